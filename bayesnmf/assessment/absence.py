@@ -13,7 +13,7 @@ from bayesnmf.assessment.checks import check_can_be_absent, check_component_numb
 from bayesnmf.checks import check_fraction
 from bayesnmf.data.checks import check_complete
 from bayesnmf.data.counts import Counts
-from bayesnmf.fitting.progress import ProgressReport, progress_context
+from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.fitting.projection import components_of
 from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_loadings
 from bayesnmf.inference.ascent.single_rows import row_blocks_of

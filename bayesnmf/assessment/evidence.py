@@ -20,9 +20,8 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.simulation import Simulation
 from bayesnmf.fitting.chains import closed_form_fit, vi_options_of
 from bayesnmf.fitting.checks import check_unexposed
-from bayesnmf.fitting.job import Job, check_combination, resolve_priors
+from bayesnmf.fitting.job import Job, ProgressReport, check_combination, progress_context, resolve_priors
 from bayesnmf.fitting.noisy import counts_to_temper, run_with_noise
-from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.marginal.evidence import count_allocations, enumerated_log_evidence, estimated_log_evidence
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.tempering.annealing import descend_ladder

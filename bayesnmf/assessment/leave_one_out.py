@@ -16,7 +16,7 @@ from bayesnmf.data.checks import check_some_observed
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.probabilities import LogProbabilities, log_likelihood
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.fitting.progress import ProgressReport, progress_context
+from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.checks import check_distribution, check_fit

@@ -13,7 +13,7 @@ from bayesnmf.assessment.response_quantities import NOT_OPTIMAL, warn
 from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.checks import check_size
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.fitting.progress import ProgressReport, progress_context
+from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.inference import alignment
 from bayesnmf.inference.response.continuing import GRADIENT, MOST_STEPS, Optimum, continue_to_optimum
 from bayesnmf.inference.response.spread import Responses

@@ -12,7 +12,7 @@ from bayesnmf.assessment.predictive_statistics import Gathered, with_replicates
 from bayesnmf.assessment.refit_statistics import LEAST, RefitStatistics
 from bayesnmf.checks import check_choice, check_count, check_fraction, check_size
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.fitting.progress import ProgressReport, progress_context
+from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.checks import check_distribution, check_fit

@@ -14,7 +14,7 @@ from bayesnmf.assessment.response_shapes import SHAPES, copula_draws
 from bayesnmf.checks import check_choice, check_count, check_fraction, check_names
 from bayesnmf.data.checks import check_complete
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.fitting.progress import ProgressReport, progress_context
+from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.inference.response.continuing import GRADIENT
 from bayesnmf.inference.response.spread import Responses
 from bayesnmf.priors.specification import MODELS

@@ -19,12 +19,11 @@ from bayesnmf.data.seeds import Seeds, seeds_of
 from bayesnmf.fitting.checkpointing import EACH, run_kept, seed_of
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.intervals import NEEDED, check_intervals, with_named_intervals
-from bayesnmf.fitting.job import Job, check_combination, resolve_priors
+from bayesnmf.fitting.job import Job, ProgressReport, check_combination, progress_context, resolve_priors
 from bayesnmf.fitting.keeping import with_draws
 from bayesnmf.fitting.known import RANK, rank_and_known
 from bayesnmf.fitting.noisy import run_with_noise
 from bayesnmf.fitting.problems import with_own_start
-from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.fitting.seeding import with_names_of_seeds, with_seeds
 from bayesnmf.options import METHODS, Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bayesnmf.fitting import projection
 from bayesnmf.fitting.intervals import with_intervals
-from bayesnmf.fitting.progress import ProgressReport
+from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.results import allocations as allocations_of_fits
 from bayesnmf.results import annotation, renaming, replication
 from bayesnmf.results import draws as draws_of_fits

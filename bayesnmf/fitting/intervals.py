@@ -31,7 +31,7 @@ from typing import Any
 from bayesnmf.checks import check_choice, check_count, check_seed
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.suspicions import PACKAGE
-from bayesnmf.fitting.progress import ProgressReport, progress_context
+from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.inference.status import BROKEN, FitWarning
 from bayesnmf.options.checks import check_threads
 from bayesnmf.options.closed_form import INTERVALS

@@ -1,14 +1,18 @@
-"""Check the parts of a fit, fill in its priors, and describe it as a job."""
+"""A fit as a job: its parts checked, its priors filled in, and the report of its progress."""
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from bayesnmf.checks import check_instance, check_size
+from bayesnmf.checks import check_instance, check_progress, check_size
 from bayesnmf.data.blocks.checks import check_on_disk, check_room_for_rows
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
@@ -25,7 +29,6 @@ from bayesnmf.fitting.checks import (
 )
 from bayesnmf.fitting.keeping import size_kept, size_written
 from bayesnmf.fitting.known import with_known_components
-from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.starts.states import means_of_rank_one
 from bayesnmf.inference.status import NOT_A_NUMBER, NOT_FINITE, Status
 from bayesnmf.options import METHODS
@@ -44,8 +47,10 @@ from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.pair import with_defaults
 from bayesnmf.priors.specification import EVEN, Shapes
 from bayesnmf.results.record import FitRecord
+from bayesnmf.text import Unread
 from bayesnmf.types import Array
 
+ProgressReport = Callable[[str, int, int, float], None]
 LARGEST_FACTORS, LARGEST_DRAWS, LARGEST_TOKENS = 4 * 2**30, 4 * 2**30, 4 * 2**30
 
 
@@ -172,3 +177,49 @@ def told_of_parameters(status: Status, *parameters: np.ndarray | None) -> Status
     """Return the status of a fit: not converged, with the reason, if some of its parameters are not finite."""
     finite = all(each is None or np.isfinite(each.sum(dtype=np.float64)) for each in parameters)
     return status if finite or status.reason == NOT_A_NUMBER else status._replace(converged=False, reason=NOT_FINITE)
+
+
+@contextmanager
+def progress_bar() -> Iterator[ProgressReport]:
+    """Show one line for each label: steps done and in all, elapsed and remaining time, and the current objective."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description:>28}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[objective]}"),
+    )
+    file: Any = sys.stderr and Unread(sys.stderr)  # None without a standard error
+    with Progress(*columns, console=Console(file=file, stderr=True)) as bar:
+        tasks: dict[str, int] = {}
+
+        def report(label: str, done: int, total: int, objective: float) -> None:
+            if label not in tasks:
+                for task in tasks.values():
+                    bar.stop_task(task)  # type: ignore[arg-type]
+                tasks[label] = bar.add_task(label, total=total, objective="")
+            text = f"{objective:,.1f}" if isfinite(objective) else ""
+            bar.update(tasks[label], completed=done, total=total, objective=text)  # type: ignore[arg-type]
+
+        yield report
+
+
+def progress_context(progress: ProgressReport | bool) -> Any:
+    """Return a context that provides a progress report: a bar, the caller's function, or none."""
+    check_progress(progress)
+    if callable(progress):
+        return nullcontext(progress)
+    if not progress:
+        return nullcontext(lambda *_: None)
+    return progress_bar()

@@ -13,7 +13,7 @@ import numpy as np
 
 from bayesnmf.checks import check_count
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.fitting.progress import ProgressReport
+from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.status import INTERRUPTED, FitWarning
 from bayesnmf.kernels.cpu.threads import one_blas_thread

@@ -13,7 +13,7 @@ from bayesnmf.assessment.markers import markers
 from bayesnmf.assessment.predictive_checks import headings_and_lines, predictive_checks, verdict_of
 from bayesnmf.data.mutations import read_types
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.fitting.progress import ProgressReport
+from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.options import METHODS as RECORDS
 from bayesnmf.pages.parts import Card, Figure, Section, Table, drawn
 from bayesnmf.pages.references import SIGNS, references_of

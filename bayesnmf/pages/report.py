@@ -13,7 +13,7 @@ import numpy as np
 
 import bayesnmf
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.fitting.progress import ProgressReport, progress_context
+from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.pages.checks import check_page, check_source, check_title
 from bayesnmf.pages.of_fit import sections_of_fit
 from bayesnmf.pages.parts import Section, Table, drawn

@@ -26,7 +26,7 @@ from bayesnmf.checks import check_count, check_instance, check_rank
 from bayesnmf.data.checks import check_complete
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.checks import check_unexposed
-from bayesnmf.fitting.progress import ProgressReport, progress_context
+from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.theorems import evidence, likelihoods, optima, programs, updates
 from bayesnmf.theorems.checks import check_some_counts
 from bayesnmf.theorems.study import Effort, Study

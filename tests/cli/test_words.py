@@ -14,7 +14,7 @@ import bayesnmf
 from bayesnmf import cli
 from bayesnmf.cli import checks, entry
 from bayesnmf.cli.writing import leading
-from bayesnmf.fitting.progress import progress_bar
+from bayesnmf.fitting.job import progress_bar
 from bayesnmf.pages.report import render
 
 

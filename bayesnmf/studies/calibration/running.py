@@ -18,9 +18,8 @@ from bayesnmf.data.simulation import Simulation, simulate
 from bayesnmf.fitting.checkpointing import kept_in
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.fitting.job import check_combination
+from bayesnmf.fitting.job import ProgressReport, check_combination, progress_context
 from bayesnmf.fitting.many import uninterrupted
-from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.fitting.settings import describe_options, describe_value
 from bayesnmf.inference.ascent.course import NOWHERE
 from bayesnmf.inference.checkpoints.keeper import Keeper

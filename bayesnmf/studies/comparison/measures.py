@@ -23,7 +23,7 @@ from bayesnmf.assessment.scoring import (
 from bayesnmf.data.probabilities import log_likelihood
 from bayesnmf.data.splitting import Split
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.fitting.progress import ProgressReport
+from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.inference import alignment
 from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.inference.tempering.combining import IN_TWENTY

@@ -31,9 +31,8 @@ from bayesnmf.fitting.checkpointing import keep_each_fit
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.intervals import with_own_posterior
-from bayesnmf.fitting.job import check_combination, resolve_priors
+from bayesnmf.fitting.job import ProgressReport, check_combination, progress_context, resolve_priors
 from bayesnmf.fitting.many import uninterrupted
-from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.status import INTERRUPTED, FitWarning
 from bayesnmf.options import METHODS, NUTS, VI, Gibbs, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint

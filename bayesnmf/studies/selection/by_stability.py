@@ -23,8 +23,8 @@ import numpy as np
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
+from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.fitting.many import fit_side_by_side, number_of_jobs, uninterrupted
-from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.priors.pair import movable_components
 from bayesnmf.priors.values import component_sums, rows_to_shares
 from bayesnmf.studies.selection.plan import SelectionPlan

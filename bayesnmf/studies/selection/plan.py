@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.fitting.job import resolve_priors
-from bayesnmf.fitting.progress import ProgressReport
+from bayesnmf.fitting.job import ProgressReport, resolve_priors
 from bayesnmf.options import Options
 from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.studies.selection.record import Candidate

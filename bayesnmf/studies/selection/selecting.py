@@ -20,9 +20,8 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.fitting.checkpointing import keep_each_fit, keep_loops
 from bayesnmf.fitting.fit import fit
-from bayesnmf.fitting.job import check_combination, resolve_priors
+from bayesnmf.fitting.job import ProgressReport, check_combination, progress_context, resolve_priors
 from bayesnmf.fitting.many import uninterrupted
-from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.fitting.settings import describe_options, digest_of_counts
 from bayesnmf.inference.status import FitWarning
 from bayesnmf.options import VI, Options, options_of

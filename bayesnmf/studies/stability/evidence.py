@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesnmf.fitting.fitted import Fit
+from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.fitting.many import fit_side_by_side
-from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.tempering.combining import IN_TWENTY, WIDEST_SPREAD
 from bayesnmf.options import Start
 from bayesnmf.priors.pair import movable_components

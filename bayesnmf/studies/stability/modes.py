@@ -27,10 +27,9 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.fitting.job import check_combination, resolve_priors
+from bayesnmf.fitting.job import ProgressReport, check_combination, progress_context, resolve_priors
 from bayesnmf.fitting.known import rank_and_known
 from bayesnmf.fitting.many import number_of_jobs
-from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.options import METHODS, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import served_options

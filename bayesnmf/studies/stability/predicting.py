@@ -27,8 +27,8 @@ from bayesnmf.checks import check_size
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import split_counts
 from bayesnmf.fitting.fitted import Fit
+from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.fitting.many import fit_side_by_side
-from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.priors.specification import on_simplex
 from bayesnmf.results.record import iterate_draws
 from bayesnmf.studies.stability.running import Runs, seed_of

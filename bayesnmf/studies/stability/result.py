@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesnmf.fitting.fitted import Fit
+from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.fitting.many import number_of_jobs
-from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.options import Options
 from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.pair import free_components, movable_components

@@ -11,8 +11,8 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.checkpointing import has_damaged_fit
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
+from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.fitting.many import fit_side_by_side, uninterrupted
-from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.options import Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, place_within
 from bayesnmf.options.methods import varied_start
