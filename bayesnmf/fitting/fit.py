@@ -11,6 +11,7 @@ import numpy as np
 
 from bayesnmf.checks import check_choice, check_rank, check_seed, seed_or_new
 from bayesnmf.data.blocks.opening import open_counts
+from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
@@ -113,7 +114,7 @@ def fit(
     with progress_context(progress) as report:
         marked = missing is not None or isinstance(counts, np.ma.MaskedArray)
         counts, own = without_missing(counts, missing) if marked else (counts, None)
-        data = open_counts(counts, getattr(options, "dtype", "float64"), layer, feature_labels, report)
+        data = _read(counts, getattr(options, "dtype", "float64"), layer, feature_labels, report)
         data = _with_given(data, (row_names, feature_names), (row_exposure, feature_exposure), (own, observed, missing))
         options = served_options(_resolved(options, model, method, data, given, noise), noise, method, data)
         job = Job(data, model, given.rank, method, seed, with_own_start(options, data), report, noise)
@@ -136,6 +137,13 @@ def _given_of(rank: int | None, fixed_components: Any, seeds: Any) -> Given:
         return Given(*rank_and_known(rank, fixed_components), named)
     fewest = RANK if named is None else max(RANK, len(named.sets))
     return Given(check_rank(fewest if rank is None else rank), None, named)
+
+
+def _read(counts: Any, dtype: str, layer: str | None, feature_labels: str | None, told: ProgressReport) -> Counts:
+    """Return counts as the package has them: those of an array at once, others from where they are."""
+    if isinstance(counts, np.ndarray):
+        return as_counts(counts, dtype=dtype, layer=layer, feature_labels=feature_labels)
+    return open_counts(counts, dtype, layer, feature_labels, told)
 
 
 def _with_given(

@@ -84,7 +84,7 @@ def open_counts(
         more: Any = {name: value for name, value in (("layer", layer), ("feature_labels", feature_labels)) if value}
         return _on_disk(replace(x, **more), dtype, told)
     is_path = isinstance(x, (str, os.PathLike))
-    if not is_path and (isinstance(x, np.ndarray) or not is_lazy(x)):
+    if not is_path and not is_lazy(x):
         return as_counts(x, dtype=dtype, layer=layer, feature_labels=feature_labels)
     path = check_path(x, "counts") if is_path else None
     if path is not None and not _is_readable_by_rows(path):
