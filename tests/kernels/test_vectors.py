@@ -15,7 +15,6 @@ from bayesnmf.kernels.cpu import dense
 from bayesnmf.kernels.cpu.allocation import ComponentTotals, expected_allocations, gathers_columns
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.dense import dense_allocations, is_dense
-from bayesnmf.kernels.cpu.extrapolation import move, move_logarithms
 from bayesnmf.kernels.cpu.factors import (
     LINE_BYTES,
     Memory,
@@ -23,6 +22,8 @@ from bayesnmf.kernels.cpu.factors import (
     is_padded,
     lanes,
     largest_imbalance,
+    move,
+    move_logarithms,
     padded,
     padded_copy,
     rows_in_memory,
@@ -346,7 +347,7 @@ def test_moving_logarithms_is_what_powers_say(dtype, threads):
 
 
 OF_LOGARITHMS = """
-from bayesnmf.kernels.cpu.extrapolation import move_logarithms
+from bayesnmf.kernels.cpu.factors import move_logarithms
 a, b = rng.gamma(1.0, size=(2, 99))
 np.testing.assert_allclose(move_logarithms(a, b, 0.7, 1), a * (a / b) ** 0.7, rtol=1e-12)
 """

@@ -23,7 +23,7 @@ from bayesnmf.inference.sides import Where, allocate, objective, update_componen
 from bayesnmf.inference.status import Status
 from bayesnmf.inference.summaries import side_like
 from bayesnmf.kernels.cpu.allocation import Sides, Totals
-from bayesnmf.kernels.cpu.extrapolation import move, move_logarithms
+from bayesnmf.kernels.cpu.factors import move, move_logarithms
 from bayesnmf.options.algorithms import SCHEDULES
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.values import namespace_of, on_host

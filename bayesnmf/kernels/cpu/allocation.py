@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk, with_globals
-from bayesnmf.kernels.cpu.factors import LINE_BYTES, VECTOR_BYTES, aligned, padded, whole_vectors
+from bayesnmf.kernels.cpu.factors import LINE_BYTES, aligned, padded, whole_vectors
 from bayesnmf.kernels.cpu.share_block import share_block
 from bayesnmf.kernels.cpu.threads import (
     SERIAL_WORK,
@@ -30,6 +30,7 @@ from bayesnmf.kernels.cpu.threads import (
     threads_or_default,
 )
 from bayesnmf.kernels.cpu.underflow import Spread, share_out_underflowed, weigh_block
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
 

@@ -14,12 +14,12 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
-from bayesnmf.kernels.cpu.factors import VECTOR_BYTES
 from bayesnmf.kernels.cpu.rising import rising_sums
 from bayesnmf.kernels.cpu.sampling import binomial
 from bayesnmf.kernels.cpu.streams import normal, stream, uniform
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.underflow import Spread, spread_of_cell
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
 LEAST = 1e-100  # of means: the product of three is a normal number

@@ -7,9 +7,9 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
-from bayesnmf.kernels.cpu.factors import VECTOR_BYTES
 from bayesnmf.kernels.cpu.special import logarithms
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
 LEAST = 1e-300  # of means: their logarithms are finite

@@ -16,9 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
-from bayesnmf.kernels.cpu.factors import VECTOR_BYTES, padded, rows_in_memory
+from bayesnmf.kernels.cpu.factors import padded, rows_in_memory
 from bayesnmf.kernels.cpu.special import digamma_and_excess, exponentials, logarithms
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
 BLOCK = 2048  # numbers in a block, which stays in the first-level cache

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
-from bayesnmf.kernels.cpu.factors import VECTOR_BYTES
 from bayesnmf.kernels.cpu.special import logarithms
 from bayesnmf.kernels.cpu.streams import stream, uniform
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, heed, in_blocks, piece_count, threads_or_default
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
 LEAST = 1e-300

@@ -9,11 +9,12 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
-from bayesnmf.kernels.cpu.factors import VECTOR_BYTES, is_padded, padded_copy, sum_rows, whole_vectors
+from bayesnmf.kernels.cpu.factors import is_padded, padded_copy, sum_rows, whole_vectors
 from bayesnmf.kernels.cpu.regression_row import derivatives, divide_cells, expected_counts, gather_cells, mix_cells
 from bayesnmf.kernels.cpu.rising import cluster_cells, cluster_derivatives
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.underflow import Spread, spread_of_cell
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
 # Means are kept above this, the product of two parameters at their least value of 1e-15.

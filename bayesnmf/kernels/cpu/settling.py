@@ -14,12 +14,13 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
-from bayesnmf.kernels.cpu.factors import VECTOR_BYTES, padded, rows_in_memory, whole_vectors
+from bayesnmf.kernels.cpu.factors import padded, rows_in_memory, whole_vectors
 from bayesnmf.kernels.cpu.regression_row import divide_cells, expected_counts, gather_cells, mix_cells
 from bayesnmf.kernels.cpu.rising import cluster_cells
 from bayesnmf.kernels.cpu.special import scaled_exp_digamma
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.underflow import Spread, share_out_cell, spread_of_cell
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
 UPDATES = 10  # assumed updates of a row, for estimating the work

@@ -22,10 +22,10 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks, shard_count
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
-from bayesnmf.kernels.cpu.factors import VECTOR_BYTES, aligned, padded, padded_copy, whole_vectors
+from bayesnmf.kernels.cpu.factors import aligned, padded, padded_copy, whole_vectors
 from bayesnmf.kernels.cpu.share_block import NonzeroBlock
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, piece_count, threads_or_default
-from bayesnmf.kernels.cpu.vectors import Vectors, instruction
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, Vectors, instruction
 from bayesnmf.types import Array
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
-from bayesnmf.kernels.cpu.factors import VECTOR_BYTES
 from bayesnmf.kernels.cpu.share_block import share_block
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
 Spread = tuple[Array, Array | None]
