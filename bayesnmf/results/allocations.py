@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import check_names, check_size
-from bayesnmf.kernels.cpu.decomposition import cell_allocations
+from bayesnmf.kernels.cpu.dense import cell_allocations
 from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.record import FitRecord, iterate_draws
 from bayesnmf.types import Array

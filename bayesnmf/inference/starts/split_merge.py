@@ -23,7 +23,7 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sides import allocate, objective
 from bayesnmf.inference.starts.states import data_state, flat_problem, state_after_steps, state_of_totals
 from bayesnmf.kernels.cpu.allocation import Totals, row_blocks
-from bayesnmf.kernels.cpu.decomposition import cell_allocations
+from bayesnmf.kernels.cpu.dense import cell_allocations
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.types import Array
 

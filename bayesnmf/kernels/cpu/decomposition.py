@@ -16,14 +16,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks, shard_count
+from bayesnmf.kernels.cpu.allocation import row_blocks, shard_count
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
+from bayesnmf.kernels.cpu.dense import CELL_COST, responsibilities
 from bayesnmf.kernels.cpu.threads import in_blocks, piece_count, threads_or_default
 from bayesnmf.types import Array
 
 # From this argument on, eight terms of the asymptotic series leave an error below 1e-16.
 ASYMPTOTIC = 10.0
-WORK = 10  # cost of one component of a cell, in multiply-adds: about a pair of transcendental functions
 
 
 class Gradients(NamedTuple):
@@ -63,55 +63,6 @@ def log_gamma_and_digamma(x: float) -> tuple[float, float]:
         691 / 360360 - s * (1 / 156 - s * 3617 / 122400)))))))  # fmt: skip
     log_gamma = (x - 0.5) * log_x - x + 0.9189385332046727 + tail - math.log(product)
     return log_gamma, log_x - 0.5 * r - psi - reciprocals
-
-
-@compiled_on_disk(nogil=True)
-def responsibilities(u: Array, v: Array, out: Array) -> None:
-    """Fill `out` with φ_k ∝ u_k v_k, which sum to 1; treat products that underflow as the allocation step does."""
-    mean = 0.0
-    for k in range(len(u)):
-        out[k] = u[k] * v[k]
-        mean += out[k]
-    if mean < least_mean(u.dtype):
-        smallest = np.finfo(u.dtype).tiny
-        top = -np.inf
-        for k in range(len(u)):
-            out[k] = np.log(u[k]) + np.log(v[k])
-            top = max(top, out[k])
-        if top == -np.inf:
-            for k in range(len(u)):
-                out[k] = np.log(max(u[k], smallest)) + np.log(max(v[k], smallest))
-                top = max(top, out[k])
-        mean = 0.0
-        for k in range(len(u)):
-            out[k] = np.exp(out[k] - top)
-            mean += out[k]
-    for k in range(len(u)):
-        out[k] /= mean
-
-
-@compiled_on_disk(nogil=True)
-def _fill_cells(
-    indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, first: int, last: int, out: Array
-) -> None:
-    for i in range(first, last):
-        for p in range(indptr[i], indptr[i + 1]):
-            responsibilities(U[i], Vt[indices[p]], out[p])
-            out[p] *= values[p]
-
-
-def cell_allocations(matrix: csr_array, loadings: Array, components: Array) -> Array:
-    """Return the expected allocations of the nonzero counts, (nnz, K) in the order of the matrix, in float64.
-
-    The parameters are those of `expected_allocations`, which returns the sums of these numbers.
-    """
-    U = np.ascontiguousarray(loadings, np.float64)
-    Vt = np.ascontiguousarray(components.T, np.float64)
-    out = np.empty((len(matrix.indices), U.shape[1]))
-    given = matrix.indptr, matrix.indices, matrix.data, U, Vt
-    bounds = row_blocks(matrix.indptr, piece_count(WORK * out.size))
-    in_blocks(bounds, lambda _, first, last: _fill_cells(*given, first, last, out), 1)
-    return out
 
 
 @compiled_on_disk(nogil=True, fastmath=FAST)
@@ -173,8 +124,8 @@ def decomposition_gradients(
         result.
     """
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
-    work = WORK * matrix.nnz * U.shape[1]
-    bounds = row_blocks(matrix.indptr, shard_count(matrix, WORK * U.shape[1]))
+    work = CELL_COST * matrix.nnz * U.shape[1]
+    bounds = row_blocks(matrix.indptr, shard_count(matrix, CELL_COST * U.shape[1]))
     up, down = np.zeros_like(U), np.zeros_like(U)
     partial = np.zeros((len(bounds) - 1, 2, *Vt.shape))
     given = matrix.indptr, matrix.indices, matrix.data, U, Vt, of_rows, of_columns

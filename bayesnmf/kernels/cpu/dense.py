@@ -1,6 +1,7 @@
-"""The allocation step for counts that are nearly all positive: three BLAS matrix products, in blocks of rows.
+"""Allocations in dense arrays: the step for counts that are nearly all positive, and the allocations of every cell.
 
-With hardly any zeros to skip, it is fastest to form R = X / (UV) whole, for one block of rows at a time.
+With hardly any zeros to skip, it is fastest to form R = X / (UV) whole, for one block of rows at a time, by three BLAS
+matrix products. Where each count's own allocations are asked for, these are an array (nnz, K).
 """
 
 from __future__ import annotations
@@ -8,15 +9,24 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import MOST_SHARDS, Sides, Totals, least_mean
+from bayesnmf.kernels.cpu.allocation import MOST_SHARDS, Sides, Totals, least_mean, row_blocks
 from bayesnmf.kernels.cpu.clusters import weigh_block
-from bayesnmf.kernels.cpu.threads import SERIAL_WORK, even_bounds, in_blocks, one_blas_thread, threads_or_default
+from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.threads import (
+    SERIAL_WORK,
+    even_bounds,
+    in_blocks,
+    one_blas_thread,
+    piece_count,
+    threads_or_default,
+)
 from bayesnmf.kernels.cpu.underflow import Spread
 from bayesnmf.types import Array
 
 DENSITY = 0.75  # share of positive counts from which this is faster: measured on mcf7 (0.91) and digits (0.51)
 CELLS = 2**17  # cells in a block, which stay in the second-level cache
 PRODUCTS = 4  # cost of a component of a cell, in multiply-adds
+CELL_COST = 10  # the same for a cell by itself: about a pair of transcendental functions
 
 
 def is_dense(matrix: csr_array) -> bool:
@@ -91,3 +101,52 @@ def _weighed(x: Array, mean: Array, sides: Sides, spread: Spread | None, first: 
         return mean, weigh_block(x, mean, spread, first)
     loglik = 0.0 if sides == "components" else float(np.sum(x * np.log(mean), dtype=np.float64))
     return np.divide(x, mean, out=mean), loglik
+
+
+@compiled_on_disk(nogil=True)
+def responsibilities(u: Array, v: Array, out: Array) -> None:
+    """Fill `out` with φ_k ∝ u_k v_k, which sum to 1; treat products that underflow as the allocation step does."""
+    mean = 0.0
+    for k in range(len(u)):
+        out[k] = u[k] * v[k]
+        mean += out[k]
+    if mean < least_mean(u.dtype):
+        smallest = np.finfo(u.dtype).tiny
+        top = -np.inf
+        for k in range(len(u)):
+            out[k] = np.log(u[k]) + np.log(v[k])
+            top = max(top, out[k])
+        if top == -np.inf:
+            for k in range(len(u)):
+                out[k] = np.log(max(u[k], smallest)) + np.log(max(v[k], smallest))
+                top = max(top, out[k])
+        mean = 0.0
+        for k in range(len(u)):
+            out[k] = np.exp(out[k] - top)
+            mean += out[k]
+    for k in range(len(u)):
+        out[k] /= mean
+
+
+@compiled_on_disk(nogil=True)
+def _fill_cells(
+    indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, first: int, last: int, out: Array
+) -> None:
+    for i in range(first, last):
+        for p in range(indptr[i], indptr[i + 1]):
+            responsibilities(U[i], Vt[indices[p]], out[p])
+            out[p] *= values[p]
+
+
+def cell_allocations(matrix: csr_array, loadings: Array, components: Array) -> Array:
+    """Return the expected allocations of the nonzero counts, (nnz, K) in the order of the matrix, in float64.
+
+    The parameters are those of `expected_allocations`, which returns the sums of these numbers.
+    """
+    U = np.ascontiguousarray(loadings, np.float64)
+    Vt = np.ascontiguousarray(components.T, np.float64)
+    out = np.empty((len(matrix.indices), U.shape[1]))
+    given = matrix.indptr, matrix.indices, matrix.data, U, Vt
+    bounds = row_blocks(matrix.indptr, piece_count(CELL_COST * out.size))
+    in_blocks(bounds, lambda _, first, last: _fill_cells(*given, first, last, out), 1)
+    return out
