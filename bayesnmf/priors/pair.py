@@ -115,10 +115,12 @@ def with_favoured(prior: Distribution, members: Array, strength: float, rank: in
 def favoured(prior: Distribution) -> Array:
     """Return how much each component's prior favours single features, (K, m), in counts; (0, m) if none does.
 
-    A component favours features if it has more prior counts for them than for most others.
+    A component favours features if, beside what all components have, it has more prior counts for them than for most
+    others.
     """
     value = np.atleast_2d(np.asarray(getattr(prior, prior.counted, 0.0)))
-    beyond = value - value.min(axis=1, keepdims=True)
+    beyond = value - value.min(axis=0)
+    beyond -= beyond.min(axis=1, keepdims=True)
     beyond[(beyond > 0).mean(axis=1) > 0.5] = 0
     return beyond if len(beyond) > 1 and beyond.any() else beyond[:0]
 

@@ -83,6 +83,41 @@ def test_free_components_beside_named_ones_may_change_places():
     assert not len(favoured(Dirichlet(np.arange(1, 9).reshape(2, 4))))
 
 
+def test_what_all_components_have_favours_none():
+    """Else all of them would start from the same features, and stay the same."""
+    base = np.full(20, 0.3)
+    base[[2, 9]] = 2
+    prior = Dirichlet(np.tile(base, (3, 1)))
+    assert not len(favoured(prior))
+    fits = [
+        bayesnmf.fit(COUNTS, rank=3, seed=0, options=plain_vi(priors=Priors(components=each), max_iter=5))
+        for each in (prior, Dirichlet(base))
+    ]
+    np.testing.assert_allclose(fits[0].components, fits[1].components, rtol=1e-9)
+    seeded = bayesnmf.fit(
+        COUNTS, rank=3, seed=0, options=plain_vi(priors=Priors(components=Dirichlet(base))), seeds=SETS
+    )
+    assert favoured(seeded.priors.components).any(axis=1).tolist() == [True, True, False]
+
+
+def test_components_with_the_same_features_become_different_ones():
+    sets = {"one": ["word1", "word3"], "other": ["word3", "word1"]}
+    fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=OPTIONS["vi"], seeds=sets)
+    assert np.abs(fit.components[0] - fit.components[1]).max() > 0.05
+
+
+@pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("sets", [SETS, {**SETS, "middle": ["word8"]}])
+def test_seeds_of_counts_on_disk_are_those_in_memory(sets, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    made = anndata.AnnData(COUNTS.to_numpy(np.float32), var=pd.DataFrame(index=NAMES))
+    made.write_h5ad(tmp_path / "counts.h5ad")
+    blocks = bayesnmf.Blocks(tmp_path / "counts.h5ad", nonzeros=300, scratch=tmp_path / "scratch")
+    options = plain_vi(start="svd", max_iter=3)
+    one, two = (bayesnmf.fit(counts, rank=3, seed=0, options=options, seeds=sets) for counts in (COUNTS, blocks))
+    np.testing.assert_allclose(one.loadings, two.loadings, rtol=1e-10)
+
+
 def test_what_is_no_feature_is_told_and_a_set_without_any_is_refused():
     with pytest.warns(bayesnmf.DataWarning, match="seeds have 1 names that are no features of the counts: 'verb'"):
         bayesnmf.fit(COUNTS, rank=2, seed=0, options=OPTIONS["vi"], seeds={"a": ["word1", "verb"]})

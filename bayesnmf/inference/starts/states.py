@@ -140,7 +140,7 @@ def given_side(problem: Problem, name: str, given: Given) -> Side:
 
 type Begin = Callable[[Problem, int, np.random.Generator], State]
 DESCENT = 50  # iterations without priors
-EVEN = 0.01  # share of a start from favoured features that is the same for all
+REST = 0.01  # share of a start from favoured features that goes to other components and features
 RANK_ONE = 10  # iterations that fit rows and features to counts with missing cells
 
 
@@ -183,7 +183,8 @@ def favoured_state(problem: Problem, weights: Array, rng: np.random.Generator) -
     """Return a start of components whose priors favour features, with these weights (K, m), and of random others.
 
     A favoured component begins with the counts of the rows where its features are more frequent than on average, each
-    row weighted by what it has beyond; such a row begins with the favoured components in these proportions.
+    row weighted by what it has beyond; such a row begins with the favoured components in these proportions. A little of
+    every row is shared out at random, since components that favour the same features would else stay the same.
     """
     filled = replace(problem, counts=completed(problem.counts))
     named, unnamed = np.flatnonzero(weights.any(axis=1)), np.flatnonzero(~weights.any(axis=1))
@@ -193,10 +194,11 @@ def favoured_state(problem: Problem, weights: Array, rng: np.random.Generator) -
     def work(part: Problem, _: Any, __: Where) -> tuple[Side, None, Array]:
         totals, found = part.counts.row_totals[:, None], part.counts.matrix @ marked.T
         beyond = np.maximum(found / np.maximum(totals * shares, np.finfo(float).tiny) - 1, 0.0)
-        loadings = np.zeros((len(totals), len(weights)))
-        loadings[:, named] = beyond
-        loadings[:, unnamed] = rng.dirichlet(np.ones(len(unnamed)), len(totals)) if len(unnamed) else 0.0
-        loadings = (loadings + EVEN / len(weights)) * totals
+        drawn = rng.dirichlet(np.ones(len(weights)), len(totals))
+        loadings = REST * drawn
+        loadings[:, named] += beyond
+        loadings[:, unnamed] += drawn[:, unnamed] / drawn[:, unnamed].sum(axis=1, keepdims=True)
+        loadings *= totals
         return Side(loadings, loadings, None, 0.0), None, np.asarray(part.counts.matrix.T @ beyond)
 
     found, loadings = pass_over_rows(filled, None, work, Pass(pure=False))
@@ -205,7 +207,7 @@ def favoured_state(problem: Problem, weights: Array, rng: np.random.Generator) -
     components[named] = rows_to_shares(found.more.T, found.more.sum(axis=0))
     if len(unnamed):
         components[unnamed] = len(unnamed) * shared_out(overall, np.ones(len(unnamed)), rng).T
-    return _state_at(filled, loadings, components + EVEN * (overall + 1 / len(overall)))
+    return _state_at(filled, loadings, components + REST * (overall + 1 / len(overall)))
 
 
 def flat_problem(counts: Counts) -> Problem:
