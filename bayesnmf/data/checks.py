@@ -268,10 +268,16 @@ def check_has_features(found: np.ndarray, names: list[str], unknown: list[str]) 
         )
 
 
-def check_takes_seeds(prior: Any, sets: int, rank: int) -> None:
-    """Refuse components whose prior has no counts to add to, and more sets than components."""
+def check_takes_seeds(prior: Any, names: list[str], rank: int) -> None:
+    """Refuse components whose prior has no counts to add to, more sets than components, and names of others."""
     if type(prior).__name__ not in ("Dirichlet", "Gamma"):
         known = f"found {type(prior).__name__}" if not prior.constants else "leave fixed_components out"
         raise ValueError(f"seeds need components with a Dirichlet or Gamma prior: {known}")
-    if sets > rank:
-        raise ValueError(f"rank must be at least the number of seeds, {sets}: found {rank}; raise rank")
+    if len(names) > rank:
+        raise ValueError(f"rank must be at least the number of seeds, {len(names)}: found {rank}; raise rank")
+    taken = {*names} & {*map(str, range(len(names), rank))}
+    if taken:
+        raise ValueError(
+            f"seeds must not have the names of components without seeds, which are called by their numbers: found "
+            f"{shown(sorted(taken))}; give these sets other names"
+        )

@@ -16,6 +16,7 @@ import numpy as np
 from bayesnmf.checks import check_path, check_positive
 from bayesnmf.data.checks import check_has_features, check_seed_sets
 from bayesnmf.data.labels import listed
+from bayesnmf.data.naming import check_distinct
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.types import Array
 
@@ -66,13 +67,14 @@ class Seeds:
         ValueError
             A set without any of the features.
         """
-        own = np.array([str(name) for name in names], dtype=object)
-        found = np.array([np.isin(own, each) for each in self.sets.values()])
+        own = [str(name) for name in names]
+        found = np.array([[name in each for name in own] for each in map(set, self.sets.values())])
         known = {*own}
-        unknown = [name for each in self.sets.values() for name in each if name not in known]
+        unknown = list(dict.fromkeys(name for each in self.sets.values() for name in each if name not in known))
         check_has_features(found.any(axis=1), list(self.sets), unknown)
         if unknown:
-            warn_of_data(f"seeds have {len(unknown)} names that are no features of the counts: {listed(unknown)}")
+            number = "a name that is no feature" if len(unknown) < 2 else f"{len(unknown):,} names that are no features"
+            warn_of_data(f"seeds have {number} of the counts: {listed(unknown)}")
         return found
 
 
@@ -86,4 +88,5 @@ def seeds_of(given: Any) -> Seeds:
 def _read_sets(path: Path) -> dict[str, list[str]]:
     """Return the sets in a file with one in each line: name, description and features, separated by tabs."""
     lines = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    check_distinct(np.array([name for name, *_ in lines], dtype=object), f"sets of features in {path}")
     return {name: [each.strip() for each in rest[1:] if each.strip()] for name, *rest in lines}

@@ -18,7 +18,7 @@ from bayesnmf.results.record import FitRecord
 def with_seeds(priors: Priors, seeds: Seeds, counts: Counts, rank: int) -> Priors:
     """Return the priors, which have no None left, with the named features favoured by the first components."""
     prior = stated_components(priors.components)
-    check_takes_seeds(prior, len(seeds.sets), rank)
+    check_takes_seeds(prior, list(seeds.sets), rank)
     members = seeds.members(counts.feature_names)
     return replace_sides(priors, components=with_favoured(prior, members, seeds.strength, rank))
 

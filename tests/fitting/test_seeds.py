@@ -119,8 +119,12 @@ def test_seeds_of_counts_on_disk_are_those_in_memory(sets, tmp_path):
 
 
 def test_what_is_no_feature_is_told_and_a_set_without_any_is_refused():
-    with pytest.warns(bayesnmf.DataWarning, match="seeds have 1 names that are no features of the counts: 'verb'"):
-        bayesnmf.fit(COUNTS, rank=2, seed=0, options=OPTIONS["vi"], seeds={"a": ["word1", "verb"]})
+    for sets, told in (
+        ({"a": ["word1", "verb"], "b": ["word2", "verb"]}, "a name that is no feature of the counts: 'verb'"),
+        ({"a": ["word1", "verb", "noun"]}, "2 names that are no features of the counts: 'verb', 'noun'"),
+    ):
+        with pytest.warns(bayesnmf.DataWarning, match=f"seeds have {told}"):
+            bayesnmf.fit(COUNTS, rank=2, seed=0, options=OPTIONS["vi"], seeds=sets)
     with pytest.raises(ValueError, match=r"seeds\['b'\] must have a feature of the counts: found none"):
         bayesnmf.fit(COUNTS, rank=2, seeds={"a": ["word1"], "b": ["verb"]})
 
@@ -145,6 +149,8 @@ def test_what_seeds_cannot_go_with_is_refused():
         Seeds(SETS, strength=0)
     with pytest.raises(ValueError, match="rank must be at least the number of seeds, 2: found 1"):
         bayesnmf.fit(COUNTS, rank=1, seeds=SETS)
+    with pytest.raises(ValueError, match=r"are called by their numbers: found \['2'\]"):
+        bayesnmf.fit(COUNTS, rank=3, seeds={"2": ["word1"]})
     with pytest.raises(ValueError, match="Dirichlet or Gamma prior: found HierarchicalGamma"):
         bayesnmf.fit(COUNTS, "hierarchical_poisson", 3, seeds=SETS)
     with pytest.raises(ValueError, match="leave fixed_components out"):
@@ -155,6 +161,9 @@ def test_files_of_gene_sets_are_read_and_names_are_saved(tmp_path):
     lines = [f"{name}\thttps://example.org\t" + "\t".join(features) for name, features in SETS.items()]
     (tmp_path / "sets.gmt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     found = bayesnmf.fit(COUNTS, rank=3, seed=0, options=OPTIONS["vi"], seeds=tmp_path / "sets.gmt")
+    (tmp_path / "twice.gmt").write_text("\n".join([*lines, lines[0]]), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"sets of features in .*twice\.gmt must have different names"):
+        bayesnmf.fit(COUNTS, rank=3, seeds=tmp_path / "twice.gmt")
     fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=OPTIONS["vi"], seeds=SETS)
     np.testing.assert_array_equal(found.loadings, fit.loadings)
     fit.save(tmp_path / "fit.nc")
