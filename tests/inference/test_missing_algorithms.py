@@ -181,6 +181,23 @@ def test_a_step_that_settles_rows_ends_where_each_is_its_own_conditional():
     np.testing.assert_allclose(q.rate, PRIORS.loadings.rate + OBSERVED @ (beta.shape / beta.rate).T, rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("model", "components"), [("gamma_poisson", Dirichlet(0.7)), ("dirichlet_poisson", Dirichlet(0.7))]
+)
+def test_a_row_that_has_settled_stays_as_it_is_while_others_move(model, components):
+    """So blocks of rows, on disk or in memory, settle as all rows do."""
+    fit = bayesnmf.fit(
+        COUNTS, model, K, "vi", seed=0, observed=OBSERVED, options=plain_vi(priors=vi_priors(model, components))
+    )
+    problem, state = state_of_fit(fit)
+    found = []
+    for rows in (slice(None), slice(0, 3)):
+        part = replace(problem, counts=problem.counts.rows(rows))
+        even = State(even_loadings(part, state.components, K), state.components)
+        found.append(settle_loadings(part, even, 1e-2, 30, 1).state.loadings.matrix[:3])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
+
+
 def test_one_batch_of_all_rows_is_an_update_of_all_rows():
     """With a first step of size 1, and settled loadings, components are those of coordinate ascent's next update."""
     counts = as_counts(COUNTS.astype(float)).with_mask(Mask.of(as_pattern(~OBSERVED)))

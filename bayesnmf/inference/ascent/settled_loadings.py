@@ -25,11 +25,11 @@ from bayesnmf.inference.sides import (
     Where,
     allocate,
     exposure_of_loadings,
+    given_totals,
     in_own_unit,
     objective,
     spread_at,
     update_components,
-    update_loadings,
     with_rates_at,
 )
 from bayesnmf.inference.status import Status
@@ -95,37 +95,45 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
             expects=expects, threads=threads, spread=spread,
         )  # fmt: skip
     else:
-        problem, totals, updates, last = _totals_by_updates(problem, state, tol, max_iter, threads)
-        state = last if imputes else state  # what a row receives depends on its loadings then
+        problem, totals, updates = _totals_by_updates(problem, state, tol, max_iter, threads)
     rows = int(np.count_nonzero(updates > 0))
     status = settled_status(rows, len(totals), tol, int(np.abs(updates).max(initial=0)))
-    return Settled(update_loadings(problem, state, totals, reuse=True), status, rows)
+    return Settled(_with_totals(problem, state, totals, reuse=True), status, rows)
+
+
+def _with_totals(problem: Problem, state: State, totals: Array, *, reuse: bool = False) -> State:
+    """Return the state with updated loadings, given their totals with what they receive for missing cells."""
+    given = problem.loadings_prior, totals, exposure_of_loadings(problem, state.components), state.loadings
+    return state._replace(loadings=problem.loadings_summary.carry(*given, reuse=reuse))
 
 
 def _totals_by_updates(
     problem: Problem, state: State, tol: float, max_iter: int, threads: int | None
-) -> tuple[Problem, Array, Array, State]:
-    """Return what `settled_totals` does, by updates of all rows where there is no compiled loop, with the last state.
+) -> tuple[Problem, Array, Array]:
+    """Return what `settled_totals` does, by updates of all rows where there is no compiled loop.
 
-    The problem is returned with the rates that cells have at the end, if they have any.
+    What a row receives for missing cells is in its totals, so that a row which has settled stays as it is while others
+    move. The problem is returned with the rates that cells have at the end, if they have any.
     """
     means, _ = separate_scale(state.loadings.value)
     problem = with_rates_at(problem, state, threads)
-    totals = np.array(allocate(problem, state, threads, "loadings").loadings)
+    found = allocate(problem, state, threads, "loadings").loadings
+    totals = np.array(given_totals(problem, state, "loadings", found))
     updates = np.zeros(len(totals), np.int64)
     moving = np.ones(len(totals), bool)
     for done in range(1, max_iter + 1):
-        state = update_loadings(problem, state, totals)
+        state = _with_totals(problem, state, totals)
         now, _ = separate_scale(state.loadings.value)
         change = np.abs(now - means).max(axis=1) > tol * now.max(axis=1)
         updates[moving] = np.where(change[moving], -done, done)
         moving &= change
         if not moving.any():
             break
-        totals[moving] = allocate(problem, state, threads, "loadings").loadings[moving]
+        found = allocate(problem, state, threads, "loadings").loadings
         problem = with_rates_at(problem, state, threads, moving)
+        totals[moving] = given_totals(problem, state, "loadings", found)[moving]
         means = now
-    return problem, totals, updates, state
+    return problem, totals, updates
 
 
 def _added_and_rate(problem: Problem, state: State) -> tuple[Array, Array | None]:
