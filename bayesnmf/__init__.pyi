@@ -7,6 +7,8 @@ from bayesnmf.assessment.absence import absence as absence
 from bayesnmf.assessment.agreement import Agreement as Agreement
 from bayesnmf.assessment.agreement import posterior_agreement as posterior_agreement
 from bayesnmf.assessment.allocation_marginal import log_p_allocation as log_p_allocation
+from bayesnmf.assessment.assignment import Assignment as Assignment
+from bayesnmf.assessment.assignment import assign as assign
 from bayesnmf.assessment.bounds import elbo_augmented as elbo_augmented
 from bayesnmf.assessment.bounds import elbo_marginal as elbo_marginal
 from bayesnmf.assessment.coherence import coherence as coherence
@@ -34,6 +36,7 @@ from bayesnmf.estimators import BayesNMF as BayesNMF
 from bayesnmf.fitting.fit import fit as fit
 from bayesnmf.fitting.fitted import Fit as Fit
 from bayesnmf.fitting.fitted import load as load
+from bayesnmf.fitting.known import read_catalogue as read_catalogue
 from bayesnmf.fitting.streaming import MinibatchVI as MinibatchVI
 from bayesnmf.inference.status import ConvergenceWarning as ConvergenceWarning
 from bayesnmf.options import BLD as BLD

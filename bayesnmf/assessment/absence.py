@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 TOL, MAX_ITER = 1e-8, 2000
 NONZEROS = 200_000  # in a block
+INSTEAD = "absence will be removed: use bayesnmf.assign(counts, catalogue), whose chances are calibrated"
 UNCALIBRATED = "scores of absence are no calibrated chances: rank by them, and set a limit by simulated samples"
 
 
@@ -43,6 +45,7 @@ def absence(
 ) -> pd.DataFrame:
     """Return a score from 0 to 1 for the absence of a component from a sample; it is no calibrated chance.
 
+    Deprecated: the chances of `bayesnmf.assign` are calibrated.
     The models here give every component a positive loading in every sample, so this compares two models of a sample:
     with all components, and without one of them. Both have the prior of the loadings of the fit, and the components of
     the fit as they are. A sparse prior, with a shape or concentration below 1, allows a loading so near 0 that both
@@ -77,17 +80,17 @@ def absence(
     >>> import bayesnmf
     >>> known = [[0.9, 0.1, 0.0], [0.0, 0.2, 0.8]]
     >>> fit = bayesnmf.fit([[40, 6, 0], [18, 9, 21]], rank=2, seed=0, fixed_components=known)
-    >>> bayesnmf.absence(fit).round(1)
+    >>> bayesnmf.absence(fit).round(1)  # doctest: +SKIP
          0    1
     0  0.0  1.0
     1  0.0  0.0
     """
     import pandas as pd
 
+    warnings.warn(INSTEAD, DeprecationWarning, stacklevel=2)
     check_can_be_absent(fit)
     check_complete(fit.counts, "absence")
-    numbers = check_component_numbers(components, fit.rank)
-    odds = logit(check_fraction(prior, "prior"))
+    numbers, odds = check_component_numbers(components, fit.rank), logit(check_fraction(prior, "prior"))
     of_rows: Any = fit.priors.loadings.of_new_rows(fit.loadings)  # type: ignore[union-attr]
     whole, counts = components_of(fit), fit.working_counts
     chances = {}

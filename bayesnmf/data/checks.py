@@ -277,7 +277,21 @@ def check_takes_seeds(prior: Any, names: list[str], rank: int) -> None:
         raise ValueError(f"rank must be at least the number of seeds, {len(names)}: found {rank}; raise rank")
     taken = {*names} & {*map(str, range(len(names), rank))}
     if taken:
-        raise ValueError(
-            f"seeds must not have the names of components without seeds, which are called by their numbers: found "
-            f"{shown(sorted(taken))}; give these sets other names"
-        )
+        raise ValueError(f"seeds must not have numbers of other components as names: found {shown(sorted(taken))}")
+
+
+def check_assignable(counts: Any, components: Any, noise: Any) -> None:
+    """Refuse counts, components or a noise of which the presence of components cannot be sampled."""
+    if not counts.in_memory:
+        raise ValueError("assign needs counts in memory: found counts on disk; give some rows at a time")
+    if not counts.is_integer:
+        raise ValueError("assign needs whole numbers: found others; give the counts themselves, not normalised ones")
+    if counts.row_exposure is not None or counts.feature_exposure is not None:
+        raise ValueError("assign knows no exposures of rows or features: multiply the catalogue by them instead")
+    by = getattr(noise, "by", None)
+    if noise.word == "quasi" or by is not None:
+        what = "'quasi'" if by is None else f"a dispersion for each {by}"
+        raise ValueError(f"assign needs noise 'poisson', 'nb1' or 'nb2' with one dispersion: found {what}")
+    if (lost := (counts.feature_totals > 0) & ~components.any(axis=0)).any():
+        name = counts.feature_names[lost.argmax()]
+        raise ValueError(f"catalogue has a component for no count of feature {name!r}; leave the feature out")

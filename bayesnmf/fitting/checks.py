@@ -236,25 +236,23 @@ def check_start_distribution(value: Any, prior: Any, name: str, size: tuple[int,
         raise ValueError(f"start.{name} must broadcast to {size}") from error
 
 
-def check_known_components(given: Any, m: int, prior: Any) -> np.ndarray:
+def check_known_components(given: Any, m: int, prior: Any, name: str = "fixed_components") -> np.ndarray:
     """Return known components as an array (r, m); refuse values that no component of this prior could have."""
     array = np.array(
-        as_numbers(given, "fixed_components", "an array, a frame, a fit or a file"),
+        as_numbers(given, name, "an array, a frame, a fit or a file"),
         np.float64,
         order="C",
     )
     if array.ndim != 2 or array.shape[1] != m or not len(array):
         cure = "; transpose it" if array.ndim == 2 and array.shape[0] == m else ""
-        raise ValueError(
-            f"fixed_components must have shape (r, {m}), one row for each component: found {array.shape}{cure}"
-        )
+        raise ValueError(f"{name} must have shape (r, {m}), one row for each component: found {array.shape}{cure}")
     if not np.all(np.isfinite(array)) or np.any(array < 0):
-        raise ValueError("fixed_components must be nonnegative and finite; clip it at 0")
+        raise ValueError(f"{name} must be nonnegative and finite; clip it at 0")
     empty = np.flatnonzero(~array.any(axis=1))
     if len(empty):
-        raise ValueError(f"fixed_components must have a positive entry in every row: row {empty[0]} has none; drop it")
+        raise ValueError(f"{name} must have a positive entry in every row: row {empty[0]} has none; drop it")
     if on_simplex(prior):
-        check_on_simplex(array, "fixed_components", "")
+        check_on_simplex(array, name, "")
     return array
 
 

@@ -62,6 +62,29 @@ def read_catalogue(path: str | os.PathLike[str]) -> Any:
 
     The file is a fit, or a table that `bayesnmf.read_counts` reads: with one component in each row, or in each column
     if its rows are mutation types, as catalogues of COSMIC have them.
+
+    Parameters
+    ----------
+    path : str or path
+        File ``.nc`` or ``.zarr`` of a fit, or a table with commas or tabs.
+
+    Returns
+    -------
+    DataFrame (K, m)
+
+    Raises
+    ------
+    ValueError
+        A file that is no such table.
+
+    See Also
+    --------
+    bayesnmf.assign, bayesnmf.fit : Take such a path in place of the frame.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> known = bayesnmf.read_catalogue("COSMIC_v3.4_SBS_GRCh38.txt")  # doctest: +SKIP
     """
     import pandas as pd
 

@@ -52,8 +52,8 @@ GROUPS = {
         "From a fit to findings",
         "What sets components apart, where they are used, how sure this is, and a report of it.",
         (
-            "markers", "group_contrasts", "absence", "match", "Match", "coherence", "linear_response",
-            "LinearResponse", "to_topic_model", "from_topic_model", "TopicModel", "report",
+            "markers", "group_contrasts", "assign", "Assignment", "absence", "match", "Match", "coherence",
+            "linear_response", "LinearResponse", "to_topic_model", "from_topic_model", "TopicModel", "report",
         ),
     ),
     "comparing": Group(
@@ -64,7 +64,10 @@ GROUPS = {
     "data": Group(
         "Counts and data sets",
         "Counts in memory, in files and on disk; counts that are simulated, built in or public.",
-        ("read_counts", "as_counts", "Counts", "DataWarning", "Blocks", "simulate", "Simulation", "datasets"),
+        (
+            "read_counts", "read_catalogue", "as_counts", "Counts", "DataWarning", "Blocks", "simulate", "Simulation",
+            "datasets",
+        ),
     ),
     "plots": Group(
         "Plots",

@@ -78,3 +78,8 @@ def test_scores_say_that_they_are_no_chances_and_refits_show_progress():
 def test_what_makes_no_sense_is_refused(fit, arguments, message):
     with pytest.raises((TypeError, ValueError), match=message):
         bayesnmf.absence(fit(), **arguments)
+
+
+def test_absence_names_what_replaces_it():
+    with pytest.warns(DeprecationWarning, match=r"bayesnmf\.assign"):
+        bayesnmf.absence(FIT, [1])

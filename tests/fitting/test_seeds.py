@@ -149,7 +149,7 @@ def test_what_seeds_cannot_go_with_is_refused():
         Seeds(SETS, strength=0)
     with pytest.raises(ValueError, match="rank must be at least the number of seeds, 2: found 1"):
         bayesnmf.fit(COUNTS, rank=1, seeds=SETS)
-    with pytest.raises(ValueError, match=r"are called by their numbers: found \['2'\]"):
+    with pytest.raises(ValueError, match=r"numbers of other components as names: found \['2'\]"):
         bayesnmf.fit(COUNTS, rank=3, seeds={"2": ["word1"]})
     with pytest.raises(ValueError, match="Dirichlet or Gamma prior: found HierarchicalGamma"):
         bayesnmf.fit(COUNTS, "hierarchical_poisson", 3, seeds=SETS)

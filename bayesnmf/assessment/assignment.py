@@ -1,0 +1,281 @@
+"""Which of many known components does each sample need? Presence is part of the model, and is sampled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.sparse import csc_array, csr_array, vstack
+
+from bayesnmf.checks import check_count, check_fraction, check_names, check_seed, seed_or_new
+from bayesnmf.data.blocks.opening import open_counts
+from bayesnmf.data.checks import check_assignable
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.labels import split_labels
+from bayesnmf.data.missing import with_missing, without_missing
+from bayesnmf.fitting.checks import check_known_components
+from bayesnmf.fitting.job import ProgressReport, progress_context
+from bayesnmf.fitting.known import catalogue_of, in_order_of
+from bayesnmf.inference.sampling.presence import Drawn, draw_chain, quantiles_of_stored
+from bayesnmf.priors.checks import check_noise
+from bayesnmf.priors.noise import Noise
+from bayesnmf.priors.specification import PARAMETER
+from bayesnmf.results.mixing import r_hat_and_ess
+from bayesnmf.text import text_table
+from bayesnmf.types import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DOUBTFUL = 0.05  # chances from here to 1 less it are judged by R-hat
+R_HAT, MANY = 1.2, 0.1  # R-hat that is high, and the share of the doubtful chances above it that is cautioned of
+SPREAD = 1.5  # Pearson's χ² of Poisson counts, over its degrees of freedom, from which on another noise is advised
+SHOWN = 10
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Assignment:
+    """Which known components each sample has, and how much of each.
+
+    Attributes
+    ----------
+    presence : ndarray (n, K)
+        Chance that each component is present in each sample.
+    exposures : ndarray (n, K)
+        Posterior means of the exposures, in counts; a draw in which a component is absent has 0.
+    low, high : ndarray (n, K)
+        Interval of each exposure if the component is present; NaN where no draw has it.
+    prevalence : DataFrame
+        Row for each component: mean, low and high of the share of samples in which it is present.
+    r_hat : ndarray (n, K)
+        R-hat of presence over the chains; NaN for chances below 0.05 or above 0.95.
+    row_names, component_names, feature_names : ndarray
+    components : ndarray (K, m)
+        Known components, whose rows sum to 1, with the features in the order of the counts.
+    dispersion : ndarray
+        Draws of the dispersion of negative binomial noise; zeros for Poisson noise.
+    interval : float
+        Probability between low and high.
+    draws : csc_array (draws, n K)
+        Exposures drawn by all chains, 0 where a component is absent.
+    noise : str
+    cautions : list of str
+        Reasons to doubt the result.
+    """
+
+    presence: Array
+    exposures: Array
+    low: Array
+    high: Array
+    prevalence: pd.DataFrame
+    r_hat: Array
+    row_names: Array
+    component_names: Array
+    feature_names: Array
+    components: Array
+    dispersion: Array
+    interval: float
+    draws: csc_array
+    noise: str
+    cautions: list[str]
+
+    def table(self, least: float = 0.05) -> pd.DataFrame:
+        """Return a row for each sample and component whose chance of presence is at least `least`.
+
+        Columns: ``sample``, ``component``, ``chance`` of presence, ``exposure`` (mean, in counts), ``share`` of the
+        sample, ``if_present`` (mean if it is present), ``low`` and ``high`` of its interval then, and ``r_hat``.
+        """
+        import pandas as pd
+
+        rows, columns = np.nonzero(self.presence >= least)
+        mean = self.exposures[rows, columns]
+        totals = np.maximum(self.exposures.sum(axis=1), 1e-300)
+        there = np.diff(self.draws.indptr).reshape(self.presence.shape)[rows, columns] / self.draws.shape[0]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            if_present = mean / there
+        return pd.DataFrame(
+            {
+                "sample": self.row_names[rows],
+                "component": self.component_names[columns],
+                "chance": self.presence[rows, columns],
+                "exposure": mean,
+                "share": mean / totals[rows],
+                "if_present": if_present,
+                "low": self.low[rows, columns],
+                "high": self.high[rows, columns],
+                "r_hat": self.r_hat[rows, columns],
+            }
+        )
+
+    def feature_probabilities(self, sample: Any) -> pd.DataFrame:
+        """Return the probability that a count of each feature of a sample comes from each component, features by K.
+
+        It is the posterior mean of u_k β_kj / Σ_l u_l β_lj, and says nothing of features without counts.
+        """
+        import pandas as pd
+
+        at = check_names([sample], self.row_names, "sample")
+        row, rank = 0 if at is None else int(at[0]), len(self.components)
+        found, drawn = (
+            np.zeros(self.components.shape),
+            self.draws[:, row * rank : (row + 1) * rank].toarray().astype(np.float64),
+        )
+        for u in drawn:
+            parts = u[:, None] * self.components
+            found += parts / np.maximum(parts.sum(axis=0), 1e-300)
+        return pd.DataFrame(found.T / len(drawn), index=self.feature_names, columns=self.component_names)
+
+    def __repr__(self) -> str:
+        n, rank = self.presence.shape
+        title = f"{n} samples, {rank} components, {self.noise} noise"
+        order = np.argsort(-self.presence.sum(axis=0), kind="stable")[:SHOWN]
+        shares = self.exposures.sum(axis=0) / max(self.exposures.sum(), 1e-300)
+        lines = [
+            [str(self.component_names[k]), f"{(self.presence[:, k] > 0.5).sum()}",
+             f"{self.prevalence['mean'].iloc[k]:.0%}", f"{shares[k]:.1%}"] for k in order
+        ]  # fmt: skip
+        notes = [f"the {len(order)} most frequent of {rank} components"] if rank > len(order) else []
+        notes += [f"CAUTION {caution}" for caution in self.cautions]
+        return text_table(title, ["component", "present in", "prevalence", "share of counts"], lines, notes)
+
+
+def assign(
+    counts: Any,
+    catalogue: Any,
+    *,
+    noise: str | Noise = "poisson",
+    missing: Any = None,
+    chains: int = 2,
+    draws: int = 100,
+    warmup: int = 60,
+    interval: float = 0.9,
+    seed: int | None = 0,
+    progress: ProgressReport | bool = False,
+) -> Assignment:
+    """Find which of many known components each sample has, and how much of each.
+
+    A component is present in a sample or not: its exposure is 0, or has a Gamma prior whose rate belongs to the sample,
+    so that shares are Dirichlet. How often each is present, the shape and the dispersion are learned from all samples.
+    All is sampled (`bayesnmf.kernels.cpu.presence_moves`), by chains that are compared, whatever the number of threads.
+
+    Parameters
+    ----------
+    counts : array, SciPy sparse matrix, DataFrame, AnnData, path or Counts, (n, m)
+        Whole numbers with samples in rows.
+    catalogue : array, DataFrame (K, m), Fit or path
+        Known components. Features with names are matched by name; a file may be as COSMIC offers it.
+    noise : {"poisson", "nb1", "nb2"} or NegativeBinomial
+        Noise of the counts; mutations mostly vary as "nb2" says (docs/noise.md). One dispersion for all cells.
+    missing : array or sparse matrix of booleans (n, m), "nan" or "zeros", optional
+        Cells where nobody counted, as for `bayesnmf.fit`.
+    chains, draws, warmup : int
+        Number of chains, kept rounds of each, and rounds before; a round has 8 moves of all loadings of a row.
+    interval : float
+        Probability of the intervals.
+    seed : int or None
+        Seed of the chains; None for a different one each time.
+    progress : bool or callable
+        As for `bayesnmf.fit`.
+
+    Returns
+    -------
+    Assignment
+
+    Raises
+    ------
+    TypeError, ValueError
+        Invalid counts or components; a noise or counts that cannot be sampled.
+
+    See Also
+    --------
+    bayesnmf.fit : With `fixed_components` it estimates exposures of components that are all present.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> known = [[0.9, 0.1, 0.0], [0.0, 0.2, 0.8], [0.1, 0.8, 0.1]]
+    >>> found = bayesnmf.assign([[90, 10, 0], [40, 20, 35]], known)
+    >>> found.presence[:, :2].round()
+    array([[1., 0.],
+           [1., 1.]])
+    """
+    noise, seed = check_noise(noise), seed_or_new(check_seed(seed))
+    chains, draws = check_count(chains, "chains"), check_count(draws, "draws")
+    warmup, interval = check_count(warmup, "warmup"), check_fraction(interval, "interval")
+    with progress_context(progress) as report:
+        counts, own = without_missing(counts, missing)
+        data = with_missing(open_counts(counts, "float64", None, None, report), own, None, missing)
+        given = catalogue_of(catalogue)
+        known = check_known_components(in_order_of(data, given, "catalogue"), data.shape[1], PARAMETER, "catalogue")
+        known = np.ascontiguousarray(known / known.sum(axis=1, keepdims=True))
+        check_assignable(data, known, noise)
+        rngs = [np.random.default_rng([seed, number]) for number in range(chains)]
+        found = _drawn(data, known, noise, (warmup, draws), rngs, report)
+    return _gathered(found, data, (known, split_labels(given).rows), noise, interval)
+
+
+def _drawn(
+    data: Counts, known: Array, noise: Noise, rounds: tuple[int, int], rngs: list[Any], report: Any
+) -> list[Drawn]:
+    """Return the draws of a chain for each generator."""
+    found, each = [], sum(rounds)
+    for number, rng in enumerate(rngs):
+
+        def tell(done: int, before: int = number * each) -> None:
+            report("rounds", before + done + 1, len(rngs) * each, np.nan)
+
+        found.append(draw_chain(data, known, noise, rounds, rng, tell))
+    return found
+
+
+def _gathered(
+    found: list[Drawn], data: Counts, given: tuple[Array, Array | None], noise: Noise, interval: float
+) -> Assignment:
+    """Return the result of the draws of all chains."""
+    import pandas as pd
+
+    known, names = given
+    names = np.arange(len(known)) if names is None else np.asarray(names)
+    drawn = csc_array(vstack([each.loadings for each in found], format="csc"))
+    presence = np.mean([each.presence for each in found], axis=0)
+    exposures = np.asarray(drawn.sum(axis=0), dtype=np.float64).reshape(presence.shape) / drawn.shape[0]
+    levels = (0.5 - interval / 2, 0.5 + interval / 2)
+    low, high = (each.reshape(presence.shape) for each in quantiles_of_stored(drawn, levels))
+    shares = np.concatenate([each.prevalence for each in found])
+    ends = dict(zip(("low", "high"), np.quantile(shares, levels, axis=0), strict=True))
+    prevalence = pd.DataFrame({"mean": shares.mean(axis=0), **ends}, index=names)
+    r_hat = _r_hat_of(presence, [each.loadings for each in found])
+    dispersion = np.concatenate([each.shared[:, 1] for each in found])
+    cautions = _cautions(r_hat, data, exposures @ known, presence, noise)
+    return Assignment(
+        presence, exposures, low, high, prevalence, r_hat, data.row_names, names, data.feature_names, known, dispersion,
+        interval, drawn, noise.word, cautions,
+    )  # fmt: skip
+
+
+def _r_hat_of(presence: Array, chains: list[csr_array]) -> Array:
+    """Return R-hat of presence where it is in doubt, (n, K)."""
+    found = np.full(presence.size, np.nan)
+    doubtful = np.flatnonzero((presence > DOUBTFUL) & (presence < 1 - DOUBTFUL))
+    if len(doubtful):
+        there = np.stack([(each[:, doubtful].toarray() > 0).astype(np.float64) for each in chains])
+        found[doubtful] = r_hat_and_ess(there)[0]
+    return found.reshape(presence.shape)
+
+
+def _cautions(r_hat: Array, counts: Any, means: Array, presence: Array, noise: Noise) -> list[str]:
+    judged = r_hat[~np.isnan(r_hat)]
+    found = []
+    if len(judged) and (share := np.mean(judged > R_HAT)) > MANY:
+        found.append(
+            f"chains differ in {share:.0%} of the doubtful chances (R-hat above {R_HAT}); raise draws and warmup"
+        )
+    if noise.word == "poisson":
+        seen = np.ones(means.shape, bool) if counts.mask is None else counts.mask.missing.toarray() == 0
+        cells = seen & (means > 0.1)
+        left = cells.sum() - (presence > 0.5).sum()
+        squared = ((counts.dense - means)[cells] ** 2 / means[cells]).sum() / max(left, 1)
+        if squared > SPREAD:
+            found.append(f"counts vary {squared:.1f} times as much as Poisson counts; use noise='nb2'")
+    return found

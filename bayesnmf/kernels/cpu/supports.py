@@ -1,0 +1,269 @@
+"""What a row says of a set of known components: the mode of their loadings, and what adding one more would gain.
+
+A row has counts x_j with means λ_j = Σ_{k∈S} u_k β_kj, where S is the support: the components that are present. The
+prior of u given S is Gamma(a_k, b) with the scale-free prior 1/b of the rate summed out, and a Gamma(1, r) prior of the
+total τ = Σ u_k, so that the shares are Dirichlet(a). In t = log u the log density is, with odds o_k of presence, ::
+
+    Σ_j ℓ(x_j, λ_j) + Σ_S (o_k − logΓ(a_k) + a_k t_k − r u_k) + logΓ(A) + (1 − A) log τ + log r,    A = Σ_S a_k
+
+ℓ is x log λ − λ for Poisson counts, L − e λ for counts in clusters (`rising.py`), and for counts of quadratic variance
+x log λ − (x + 1/α) log(1 + αλ), for which all observed cells are needed, not just the nonzeros.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
+from bayesnmf.kernels.cpu.rising import rising_sums
+from bayesnmf.kernels.cpu.special import weighted_logarithms
+from bayesnmf.types import Array
+
+POISSON, LINEAR, QUADRATIC = 0, 1, 2  # how the variance grows
+LEAST = 1e-290  # of means: logarithms of these are finite
+CLOSE, STEPS, LONGEST = 1e-6, 30, 1.5  # squared length at which Newton's method ends, most steps, largest change of t
+NEVER = -1e300
+LOOPS: Any = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
+
+
+class Row(NamedTuple):
+    """A row: counts (c,), components at these cells (K, c), what multiplies u in −Σ λ (K,), prior and noise."""
+
+    counts: Any
+    parts: Any
+    exposure: Any
+    shape: Any
+    odds: Any
+    rate: float
+    variance: int
+    dispersion: float
+
+
+class Support(NamedTuple):
+    """A support: its size (1,), components, t, mode of t, and −Hessian at the mode, whole and as a Cholesky factor."""
+
+    size: Any
+    members: Any
+    logs: Any
+    mode: Any
+    hessian: Any
+    factor: Any
+
+
+class Space(NamedTuple):
+    """Memory to work in: of cells (c,), of members, of all components."""
+
+    means: Any
+    weights: Any
+    curvatures: Any
+    softened: Any
+    one: Any
+    other: Any
+    loadings: Any
+    gradient: Any
+    crossed: Any
+    square: Any
+    solved: Any
+    gains: Any
+    found: Any
+    precision: Any
+    inside: Any
+
+
+@compiled_on_disk(nogil=True)
+def new_support(cap: int) -> Support:
+    """Return an empty support with room for `cap` components."""
+    square = np.empty((cap, cap)), np.empty((cap, cap))
+    return Support(np.zeros(1, np.int64), np.empty(cap, np.int64), np.empty(cap), np.empty(cap), *square)
+
+
+@compiled_on_disk(nogil=True)
+def new_space(cells: int, cap: int, rank: int) -> Space:
+    """Return memory for a row of so many cells."""
+    c, k = cells, rank
+    return Space(
+        np.empty(c), np.empty(c), np.empty(c), np.empty(c), np.empty(c), np.empty(c), np.empty(cap), np.empty(cap),
+        np.empty((cap, c)), np.empty((cap, cap)), np.empty(cap), np.empty(k + 1), np.empty(k), np.empty(k),
+        np.zeros(k, np.bool_),
+    )  # fmt: skip
+
+
+@compiled_on_disk(**LOOPS)
+def product(a: Array, b: Array) -> float:
+    """Return Σ a b."""
+    total = 0.0
+    for j in range(len(a)):
+        total += a[j] * b[j]
+    return total
+
+
+@compiled_on_disk(**LOOPS)
+def weighted_square(a: Array, b: Array) -> float:
+    """Return Σ a² b."""
+    total = 0.0
+    for j in range(len(a)):
+        total += a[j] * a[j] * b[j]
+    return total
+
+
+@compiled_on_disk(**LOOPS)
+def scale_into(factor: float, a: Array, b: Array, out: Array) -> None:
+    """Write factor · a · b."""
+    for j in range(len(a)):
+        out[j] = factor * a[j] * b[j]
+
+
+@compiled_on_disk(**LOOPS)
+def fill_means(members: Array, loadings: Array, size: int, parts: Array, out: Array) -> None:
+    """Write λ."""
+    for j in range(len(out)):
+        out[j] = LEAST
+    for a in range(size):
+        u, k = loadings[a], members[a]
+        for j in range(len(out)):
+            out[j] += u * parts[k, j]
+
+
+@compiled_on_disk(**LOOPS)
+def _few_weights(quadratic: bool, alpha: float, x: Array, means: Array, w: Array, v: Array) -> None:
+    if quadratic:
+        for j in range(len(x)):
+            v[j] = 1.0 / (means[j] * (1.0 + alpha * means[j]))
+            w[j] = (x[j] - means[j]) * v[j]
+    else:
+        for j in range(len(x)):
+            w[j] = x[j] / means[j]
+            v[j] = w[j] / means[j]
+
+
+@compiled_on_disk(nogil=True)
+def fill_weights(row: Row, here: Space) -> None:
+    """Write the slope of ℓ in λ, without −e, and its curvature; that of quadratic variance is the expected one."""
+    if row.variance == LINEAR:
+        here.one[:] = row.dispersion
+        rising_sums(len(row.counts), row.counts, here.means, here.one, here.weights, None, here.curvatures)
+    else:
+        quadratic = row.variance == QUADRATIC
+        _few_weights(quadratic, row.dispersion, row.counts, here.means, here.weights, here.curvatures)
+
+
+@compiled_on_disk(nogil=True)
+def log_likelihood(row: Row, here: Space) -> float:
+    """Return Σ ℓ at the means, without −e λ."""
+    cells = len(row.counts)
+    if row.variance == LINEAR:
+        here.one[:] = row.dispersion
+        rising_sums(cells, row.counts, here.means, here.one, here.weights, here.other, None)
+        return here.other.sum()
+    found = weighted_logarithms(cells, row.counts, here.means)
+    if row.variance == QUADRATIC:
+        for j in range(cells):
+            here.one[j] = 1.0 + row.dispersion * here.means[j]
+            here.other[j] = row.counts[j] + 1.0 / row.dispersion
+        found -= weighted_logarithms(cells, here.other, here.one)
+    return found
+
+
+@compiled_on_disk(nogil=True)
+def log_density(row: Row, at: Support, here: Space) -> float:
+    """Return the log density of a support and its t, up to a constant of the row."""
+    shapes = total = 0.0
+    found = math.log(row.rate)
+    for a in range(at.size[0]):
+        k, u = at.members[a], math.exp(at.logs[a])
+        here.loadings[a] = u
+        shapes += row.shape[k]
+        total += u
+        found += row.odds[k] - math.lgamma(row.shape[k]) + row.shape[k] * at.logs[a] - (row.exposure[k] + row.rate) * u
+    found += math.lgamma(shapes) + (1.0 - shapes) * math.log(total)
+    fill_means(at.members, here.loadings, at.size[0], row.parts, here.means)
+    return found + log_likelihood(row, here)
+
+
+@compiled_on_disk(nogil=True)
+def factorise(matrix: Array, size: int, out: Array) -> bool:
+    """Write the lower Cholesky factor of a matrix; return whether there is one."""
+    for a in range(size):
+        for b in range(a + 1):
+            left = matrix[a, b]
+            for k in range(b):
+                left -= out[a, k] * out[b, k]
+            if a == b:
+                if left <= 1e-12:
+                    return False
+                out[a, a] = math.sqrt(left)
+            else:
+                out[a, b] = left / out[b, b]
+    return True
+
+
+@compiled_on_disk(nogil=True)
+def solve_upper(factor: Array, size: int, right: Array, out: Array) -> None:
+    """Write the solution of Lᵀ x = right."""
+    for a in range(size - 1, -1, -1):
+        left = right[a]
+        for b in range(a + 1, size):
+            left -= factor[b, a] * out[b]
+        out[a] = left / factor[a, a]
+
+
+@compiled_on_disk(nogil=True)
+def _fill_hessian(row: Row, at: Support, here: Space, whole: float) -> None:
+    """Write −Hessian in t at the mode: D β V βᵀ D + diag(a) − whole · u uᵀ, and its factor."""
+    u, size = here.loadings, at.size[0]
+    for a in range(size):
+        scale_into(u[a], row.parts[at.members[a]], here.curvatures, here.one)
+        for b in range(a + 1):
+            found = u[b] * product(here.one, row.parts[at.members[b]]) - whole * u[a] * u[b]
+            at.hessian[a, b] = found
+        at.hessian[a, a] += row.shape[at.members[a]]
+
+
+@compiled_on_disk(nogil=True)
+def find_mode(row: Row, at: Support, here: Space) -> None:
+    """Write the mode of t, from the mode that is there, with the Hessian; the means are those at the mode."""
+    size, shapes = at.size[0], 0.0
+    for a in range(size):
+        shapes += row.shape[at.members[a]]
+    for step in range(STEPS + 1):
+        total = 0.0
+        for a in range(size):
+            here.loadings[a] = math.exp(at.mode[a])
+            total += here.loadings[a]
+        fill_means(at.members, here.loadings, size, row.parts, here.means)
+        fill_weights(row, here)
+        whole = (shapes - 1.0) / (total * total)
+        _fill_hessian(row, at, here, whole)
+        if not factorise(at.hessian, size, at.factor):
+            _fill_hessian(row, at, here, 0.0)
+            factorise(at.hessian, size, at.factor)
+        length = 0.0
+        for a in range(size):
+            k = at.members[a]
+            slope = product(row.parts[k], here.weights) - row.exposure[k] - row.rate - (shapes - 1.0) / total
+            left = here.loadings[a] * slope + row.shape[k]
+            for b in range(a):
+                left -= at.factor[a, b] * here.gradient[b]
+            here.gradient[a] = left / at.factor[a, a]
+            length += here.gradient[a] * here.gradient[a]
+        if length < CLOSE or step == STEPS:
+            return
+        solve_upper(at.factor, size, here.gradient, here.gradient)
+        largest = 0.0
+        for a in range(size):
+            largest = max(largest, abs(here.gradient[a]))
+        short = min(1.0, LONGEST / largest)
+        for a in range(size):
+            at.mode[a] += short * here.gradient[a]
+
+
+@compiled_on_disk(nogil=True)
+def log_determinant(factor: Array, size: int) -> float:
+    """Return log |L|."""
+    found = 0.0
+    for a in range(size):
+        found += math.log(factor[a, a])
+    return found

@@ -1,0 +1,152 @@
+"""Which of 79 known signatures does each of 200 simulated tumours need? `assign` beside refits and other programs.
+
+Tumours have 5 to 8 signatures of COSMIC with shares from Dirichlet(2), and 100, 500 or 5,000 mutations, without noise
+and with noise of 30 % on the rates. ``python -m benchmarks.assign [--out FOLDER] [--sigprofiler PYTHON]`` prints a
+table; what an earlier run has kept in the folder is not run again. SigProfilerAssignment runs under its own Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import nnls
+
+import bayesnmf
+
+DATA = Path(os.environ.get("BAYESNMF_DATA") or Path(__file__).parents[2] / "shared" / "data")
+N, SEED, CUT = 200, 1, 0.05
+SIZES, NOISES = (100, 500, 5000), (0.0, 0.3)
+SIGPROFILER = """
+import sys
+from SigProfilerAssignment import Analyzer
+Analyzer.cosmic_fit(samples=sys.argv[1], output=sys.argv[2], input_type="matrix", context_type="96",
+                    signature_database=sys.argv[3], make_plots=False, export_probabilities=False)
+"""
+
+
+def catalogue() -> pd.DataFrame:
+    """Return the signatures, with sum 1."""
+    found = bayesnmf.read_catalogue(DATA / "COSMIC_v3.3.1_SBS_GRCh38.csv")
+    return found.div(found.sum(axis=1), axis=0)
+
+
+def tumours(known: pd.DataFrame, size: int, noise: float) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return counts, and the expected number of mutations of each signature (200, K)."""
+    rng = np.random.default_rng([SEED, size, int(noise * 100)])
+    share = np.zeros((N, len(known)))
+    for i in range(N):
+        chosen = rng.choice(len(known), rng.integers(5, 9), replace=False)
+        share[i, chosen] = rng.dirichlet(np.full(len(chosen), 2.0))
+    rate = size * share @ known.to_numpy()
+    if noise:
+        rate = rate * rng.gamma(1 / noise**2, noise**2, rate.shape)
+    names = [f"tumour{i}" for i in range(N)]
+    return pd.DataFrame(rng.poisson(rate), names, known.columns), share * size
+
+
+def by_assign(counts: pd.DataFrame, known: pd.DataFrame, noise: float) -> dict[str, Any]:
+    found = bayesnmf.assign(counts, known, noise="nb2" if noise else "poisson")
+    return {"exposures": found.exposures, "presence": found.presence, "low": found.low, "high": found.high}
+
+
+def by_map(counts: pd.DataFrame, known: pd.DataFrame, noise: float) -> dict[str, Any]:
+    return {"exposures": bayesnmf.fit(counts, fixed_components=known, method="map", seed=0).loadings}
+
+
+def by_sparse_map(counts: pd.DataFrame, known: pd.DataFrame, noise: float) -> dict[str, Any]:
+    total = float(counts.to_numpy().sum(axis=1).mean())
+    priors = bayesnmf.Priors(bayesnmf.Gamma(0.1, 0.1 * len(known) / total), None)
+    options = bayesnmf.VI(priors=priors)
+    return {"exposures": bayesnmf.fit(counts, fixed_components=known, options=options, seed=0).loadings}
+
+
+def by_least_squares(counts: pd.DataFrame, known: pd.DataFrame, noise: float) -> dict[str, Any]:
+    components = known.to_numpy().T
+    return {"exposures": np.array([nnls(components, row)[0] for row in counts.to_numpy(float)])}
+
+
+def by_sigprofiler(python: str) -> Callable[..., dict[str, Any]]:
+    """Return the rival that runs under this Python."""
+
+    def run(counts: pd.DataFrame, known: pd.DataFrame, noise: float) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory() as folder:
+            there = Path(folder)
+            # It takes types by their places, in alphabetical order.
+            counts.T.rename_axis("Type").sort_index().to_csv(there / "counts.txt", sep="\t")
+            known.T.rename_axis("Type").sort_index().to_csv(there / "known.txt", sep="\t")
+            given = [str(there / name) for name in ("counts.txt", "out", "known.txt")]
+            subprocess.run([python, "-c", SIGPROFILER, *given], check=True, capture_output=True)
+            table = next((there / "out").rglob("Assignment_Solution_Activities.txt"))
+            found = pd.read_csv(table, sep="\t", index_col=0)
+            return {"exposures": found.reindex(index=counts.index, columns=known.index, fill_value=0).to_numpy(float)}
+
+    return run
+
+
+def f1(truth: np.ndarray, called: np.ndarray) -> float:
+    return float(2 * (truth & called).sum() / (truth.sum() + called.sum()))
+
+
+def figures_of(found: dict[str, Any], truth: np.ndarray) -> dict[str, Any]:
+    """Return what is kept of a run."""
+    exposures = found["exposures"]
+    share = exposures / np.maximum(exposures.sum(axis=1, keepdims=True), 1e-300)
+    large, there = truth / truth.sum(axis=1, keepdims=True) > CUT, truth > 0
+    called = found["presence"] > 0.5 if "presence" in found else share > CUT
+    kept: dict[str, Any] = {"F1 > 5 %": f1(large, share > CUT), "F1 present": f1(there, called)}
+    if "low" in found:
+        kept["coverage"] = float(((truth >= found["low"]) & (truth <= found["high"]))[there].mean())
+        bins = np.minimum((found["presence"] * 10).astype(int), 9)
+        kept["bins"] = [
+            [int((bins == b).sum()), float(found["presence"][bins == b].mean()), float(there[bins == b].mean())]
+            for b in range(10)
+            if (bins == b).any()
+        ]
+    return kept
+
+
+def main() -> None:
+    """Run what is missing, and print all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("assign_runs"))
+    parser.add_argument("--sigprofiler", metavar="PYTHON")
+    options = parser.parse_args()
+    options.out.mkdir(exist_ok=True)
+    rivals: dict[str, Any] = {
+        "assign": by_assign, "plain map": by_map, "vi, shape 0.1": by_sparse_map, "least squares": by_least_squares
+    }  # fmt: skip
+    if options.sigprofiler:
+        rivals["SigProfilerAssignment"] = by_sigprofiler(options.sigprofiler)
+    known, lines = catalogue(), []
+    for noise in NOISES:
+        for size in SIZES:
+            counts, truth = tumours(known, size, noise)
+            for name, rival in rivals.items():
+                path = options.out / f"{name}_{size}_{noise}.json".replace(" ", "_")
+                if not path.exists():
+                    begun = time.perf_counter(), time.process_time()
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")
+                        kept = figures_of(rival(counts, known, noise), truth)
+                    kept |= {"s": time.perf_counter() - begun[0], "cpu s": time.process_time() - begun[1]}
+                    path.write_text(json.dumps(kept), encoding="utf-8")
+                kept = json.loads(path.read_text(encoding="utf-8"))
+                bins = kept.pop("bins", None)
+                lines.append({"noise": noise, "mutations": size, "by": name, **kept})
+                print(pd.Series(lines[-1]).to_dict(), bins or "", flush=True)
+    print(pd.DataFrame(lines).round(3).to_string(index=False))
+
+
+if __name__ == "__main__":
+    main()

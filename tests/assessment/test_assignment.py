@@ -1,0 +1,208 @@
+"""`assign`: the sampler against evidences by importance sampling, its frequencies on simulated samples, its table."""
+
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csc_array, csr_array
+from scipy.special import logsumexp
+from scipy.stats import gamma
+
+import bayesnmf
+from bayesnmf.inference.sampling.presence import quantiles_of_stored
+from bayesnmf.kernels.cpu.presence_draws import draw_presence
+from bayesnmf.kernels.cpu.supports import LINEAR, POISSON, QUADRATIC
+from bayesnmf.kernels.cpu.threads import even_bounds
+
+RNG = np.random.default_rng(0)
+KNOWN = RNG.dirichlet(np.full(8, 0.7), 3)
+COUNTS = RNG.poisson(30 * np.array([0.6, 0.4, 0.0]) @ KNOWN).astype(float)
+CHANCES, SHAPE = np.array([0.2, 0.3, 0.1]), 1.3
+
+
+def exact(log_pmf, draws):
+    """Return chances of presence and mean loadings, by importance sampling of every support."""
+    logs, means, total = {}, {}, COUNTS.sum()
+    for size in range(1, 4):
+        for chosen in combinations(range(3), size):
+            rng = np.random.default_rng(size)
+            tau = rng.gamma(4, total / 4, draws)
+            u = tau[:, None] * rng.dirichlet(np.full(size, SHAPE), draws)
+            weights = log_pmf(u @ KNOWN[[*chosen]]) - tau / total - np.log(total)
+            weights -= gamma.logpdf(tau, 4, scale=total / 4)
+            odds = np.log(CHANCES / (1 - CHANCES))[[*chosen]].sum()
+            logs[chosen] = logsumexp(weights) - np.log(draws) + odds
+            own = np.exp(weights - weights.max())
+            means[chosen] = own @ u / own.sum()
+    whole, presence, loadings = logsumexp([*logs.values()]), np.zeros(3), np.zeros(3)
+    for chosen, log in logs.items():
+        presence[[*chosen]] += np.exp(log - whole)
+        loadings[[*chosen]] += np.exp(log - whole) * means[chosen]
+    return presence, loadings
+
+
+def sampled(noise, rows, rounds):
+    """Return the means over rows, and their standard errors, of presence and loadings."""
+    odds, counts = np.log(CHANCES / (1 - CHANCES)), csr_array(np.tile(COUNTS, (rows, 1)))
+    loadings, present, sums = np.full((rows, 3), 10.0), np.zeros((rows, 3)), np.zeros((rows, 3))
+    for number in range(-20, rounds):
+        if number == 0:
+            present[:] = 0
+        draw_presence(counts, KNOWN, (np.zeros((0, 8), bool), np.ones((1, 3))), (np.full(3, SHAPE), odds), noise,
+                      number + 20, 4, loadings, present)  # fmt: skip
+        sums += (number >= 0) * loadings
+    each = np.hstack([present, sums]) / rounds
+    return each.mean(axis=0), each.std(axis=0) / np.sqrt(rows)
+
+
+def quadratic(alpha):
+    return lambda means: (COUNTS * np.log(means) - (COUNTS + 1 / alpha) * np.log1p(alpha * means)).sum(axis=1)
+
+
+def linear(s):
+    steps = [(j, t) for j, x in enumerate(COUNTS) for t in range(int(x))]
+    return lambda means: sum(np.log(means[:, j] + t * s) for j, t in steps) - means.sum(axis=1) * np.log1p(s) / s
+
+
+@pytest.mark.parametrize(
+    ("noise", "log_pmf"),
+    [
+        ((POISSON, 0.0, 1.0), lambda means: (COUNTS * np.log(means) - means).sum(axis=1)),
+        ((QUADRATIC, 0.1, 0.0), quadratic(0.1)),
+        ((LINEAR, 1.5, np.log1p(1.5) / 1.5), linear(1.5)),
+    ],
+    ids=["poisson", "nb2", "nb1"],
+)
+def test_chances_are_those_of_the_evidence_of_every_support(noise, log_pmf):
+    """Within four standard errors, which are about 0.007 for chances: a ratio wrong by 15 % would be seen."""
+    presence, loadings = exact(log_pmf, 20_000)
+    found, se = sampled(noise, 100, 40)
+    off = np.abs(found - np.concatenate([presence, loadings])) / np.hypot(se, 0.006 * np.maximum(1, found))
+    assert off.max() < 4, (found, presence, loadings)
+    assert se[:3].max() < 0.01
+
+
+def simulate(n, size, seed=1, noise=0.0):
+    """Return counts (n, 40), components (20, 40), and exposures of 1 to 4 of them."""
+    rng = np.random.default_rng(seed)
+    known, share = rng.dirichlet(np.full(40, 0.2), 20), np.zeros((n, 20))
+    for row in share:
+        chosen = rng.choice(20, rng.integers(1, 5), replace=False)
+        row[chosen] = rng.dirichlet(np.full(len(chosen), 2.0))
+    rate = size * share @ known
+    if noise:
+        rate = rate * rng.gamma(1 / noise**2, noise**2, rate.shape)
+    return rng.poisson(rate), known, size * share
+
+
+@pytest.mark.parametrize(("noise", "word"), [(0.0, "poisson"), (0.3, "nb2"), (0.0, "nb1")])
+def test_components_of_simulated_samples_are_found(noise, word):
+    counts, known, truth = simulate(30, 400, noise=noise)
+    found = bayesnmf.assign(counts, known, noise=word, chains=1, draws=30, warmup=40)
+    there = truth > 0
+    assert ((found.presence > 0.5) == there).mean() > 0.95
+    inside = (truth >= found.low) & (truth <= found.high)
+    assert inside[there].mean() > 0.75
+    np.testing.assert_allclose(found.exposures.sum(axis=1), counts.sum(axis=1), rtol=0.2)
+    if word == "nb2":
+        assert 0.04 < found.dispersion.mean() < 0.2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("noise", "word"), [(0.0, "poisson"), (0.3, "nb2")])
+def test_chances_and_intervals_are_calibrated(noise, word):
+    """Over 400 samples: sums of chances by tenths within four standard errors and 3 points of how often it is true.
+
+    A sampler that kept the prior odds of presence at half or twice what they should be would be 5 to 10 points off in
+    the middle tenths, and intervals of a standard deviation that is 20 % too small would hold 81 % instead of 90 %.
+    """
+    counts, known, truth = simulate(400, 100, noise=noise)
+    found = bayesnmf.assign(counts, known, noise=word, draws=200, warmup=60)
+    there = truth > 0
+    tenth = np.minimum((found.presence * 10).astype(int), 9)
+    for each in range(10):
+        p = found.presence[tenth == each]
+        se = np.sqrt((p * (1 - p)).sum()) / len(p)
+        assert abs(p.mean() - there[tenth == each].mean()) < 4 * se + 0.03
+    inside = (truth >= found.low) & (truth <= found.high)
+    assert 0.85 < inside[there].mean() < 0.95
+
+
+def test_draws_do_not_depend_on_the_number_of_threads():
+    counts, known, _ = simulate(20, 200)
+    found = []
+    for threads in (1, 2):
+        loadings, present = np.full((20, 20), 10.0), np.zeros((20, 20))
+        cells, prior = (np.zeros((0, 40), bool), np.ones((1, 20))), (np.full(20, 1.5), np.full(20, -2.0))
+        matrix, noise = csr_array(counts.astype(float)), (POISSON, 0.0, 1.0)
+        draw_presence(matrix, known, cells, prior, noise, 3, 2, loadings, present, threads)
+        found.append(loadings)
+    np.testing.assert_array_equal(*found)
+    assert len(even_bounds(20, 16)) == 17  # there is more than one block
+
+
+def named(counts, known):
+    features, rows = [f"f{j}" for j in range(40)], [f"s{i}" for i in range(len(counts))]
+    return pd.DataFrame(counts, rows, features), pd.DataFrame(known, [f"k{k}" for k in range(20)], features)
+
+
+def test_table_names_and_probabilities_go_together():
+    counts, known, _ = simulate(8, 300)
+    frame, catalogue = named(counts, known)
+    few = {"chains": 1, "draws": 10, "warmup": 30}
+    found = bayesnmf.assign(frame, catalogue[catalogue.columns[::-1]], **few)
+    plain = bayesnmf.assign(counts, known, **few)
+    np.testing.assert_array_equal(found.presence, plain.presence)  # names decide, and the seed makes it repeatable
+    table = found.table(0.0)
+    assert len(table) == 8 * 20
+    assert table.set_index(["sample", "component"]).loc[("s3", "k4"), "chance"] == found.presence[3, 4]
+    assert (found.table()["chance"] >= 0.05).all()
+    chances = found.feature_probabilities("s2")
+    assert chances.shape == (40, 20)
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    u = found.draws[:, 40:60].toarray()
+    expected = np.mean([row[:, None] * known / (row @ known) for row in u], axis=0)
+    np.testing.assert_allclose(chances.to_numpy().T, expected, rtol=1e-6)
+    assert "20 components" in repr(found)
+
+
+def test_missing_cells_say_nothing():
+    counts, known, truth = simulate(12, 500)
+    marked = counts.astype(float)
+    marked[:, :10] = np.nan
+    found = bayesnmf.assign(marked, known, missing="nan", chains=1, draws=20, warmup=40)
+    there = truth > 0
+    assert ((found.presence > 0.5) == there).mean() > 0.9
+    large = truth > 150
+    np.testing.assert_allclose(found.exposures[large], truth[large], rtol=0.5)
+
+
+def test_counts_beyond_poisson_are_cautioned_of():
+    counts, known, _ = simulate(20, 3000, noise=0.4)
+    found = bayesnmf.assign(counts, known, chains=1, draws=10, warmup=35)
+    assert any("noise='nb2'" in caution for caution in found.cautions)
+    assert "CAUTION" in repr(found)
+
+
+def test_quantiles_of_few_draws():
+    values = csc_array(np.array([[1.0, 0.0], [3.0, 0.0], [0.0, 0.0], [2.0, 0.0]]))
+    (low, middle) = quantiles_of_stored(values, (0.05, 0.5))
+    assert (low[0], middle[0]) == (1.0, 2.0)
+    assert np.isnan(low[1])
+
+
+@pytest.mark.parametrize(
+    ("counts", "known", "settings", "told"),
+    [
+        ([[1.5, 2]], [[0.5, 0.5]], {}, "whole numbers"),
+        ([[1, 2]], [[0.5, 0.5]], {"noise": "quasi"}, "one dispersion"),
+        ([[1, 2]], [[1.0, 0.0]], {}, "no count of feature"),
+        ([[1, 2]], [[1.0, -1.0]], {}, "catalogue must be nonnegative"),
+        ([[1, 2]], [[1.0, 1.0]], {"draws": 0}, "draws"),
+        ([[1, 2]], [[1.0, 1.0]], {"interval": 2}, "interval"),
+    ],
+)
+def test_bad_input_is_refused(counts, known, settings, told):
+    with pytest.raises(ValueError, match=told):
+        bayesnmf.assign(counts, known, **settings)
