@@ -19,6 +19,7 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import MAP, SMC, VI, Checkpoint, Dirichlet, Gamma, Gibbs, Priors
 from bayesnmf.fitting.checkpointing import keep_each_fit
+from bayesnmf.inference.ascent import course
 from bayesnmf.inference.checkpoints import keeper, slots
 from bayesnmf.inference.checkpoints.exact import from_bytes, to_bytes
 from bayesnmf.inference.checkpoints.files import read_pieces, write_pieces
@@ -190,8 +191,8 @@ def test_fits_on_a_device_go_on(case, monkeypatch, tmp_path):
 def test_no_step_is_made_twice(case, monkeypatch, tmp_path):
     """Together, the calls make as many steps as one call, plus the one during which each was ended."""
     steps = []
-    plain = slots.NoSlot.due
-    monkeypatch.setattr(slots.NoSlot, "due", lambda slot: steps.append(0) or plain(slot))
+    plain = course.NoSlot.due
+    monkeypatch.setattr(course.NoSlot, "due", lambda slot: steps.append(0) or plain(slot))
     run(case)
     needed = len(steps)
     assert needed >= 5
