@@ -14,8 +14,8 @@ from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.inference.ascent.coordinate_ascent import evaluate_state
 from bayesnmf.inference.ascent.settled_loadings import settle_loadings
 from bayesnmf.inference.problem import State
+from bayesnmf.inference.side import MeanField
 from bayesnmf.inference.sides import Problem as Bound
-from bayesnmf.inference.summaries import MeanField
 from bayesnmf.kernels.cpu.likelihood import cell_rates
 from benchmarks.data import Problem
 

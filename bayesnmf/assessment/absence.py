@@ -19,9 +19,8 @@ from bayesnmf.fitting.projection import components_of
 from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_loadings
 from bayesnmf.inference.ascent.single_rows import row_blocks_of
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.side import Side
+from bayesnmf.inference.side import MeanField, Mode, Side
 from bayesnmf.inference.sides import exposure_of_loadings, spread_at
-from bayesnmf.inference.summaries import MeanField, Mode
 from bayesnmf.kernels.cpu.clusters import cluster_sums
 from bayesnmf.priors import Distribution
 from bayesnmf.results.record import FitRecord

@@ -26,10 +26,9 @@ from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_row
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.gibbs import sweep
 from bayesnmf.inference.sampling.marginal_gibbs import factors_of
-from bayesnmf.inference.side import Side
+from bayesnmf.inference.side import MeanField, Mode, Side
 from bayesnmf.inference.sides import allocate, objective
 from bayesnmf.inference.status import Status
-from bayesnmf.inference.summaries import MeanField, Mode
 from bayesnmf.options.methods import basis_of_mode
 from bayesnmf.priors.checks import check_exposures, check_one_prior_for_all_rows
 from bayesnmf.priors.noise import NegativeBinomial, Noise

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.inference.draw import Draw
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.side import Side, empty_side
-from bayesnmf.inference.summaries import Draw, MeanField, Summary
+from bayesnmf.inference.side import MeanField, Side, Summary, empty_side
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 from bayesnmf.kernels.cpu.poisson_draws import poisson_draws
 from bayesnmf.types import Array

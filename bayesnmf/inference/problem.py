@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.inference.side import Side
-from bayesnmf.inference.summaries import Summary
+from bayesnmf.inference.side import Side, Summary
 from bayesnmf.priors import Distribution
 
 

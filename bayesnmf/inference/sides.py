@@ -1,7 +1,7 @@
 """The allocation step at a state, the updates of both sides of a problem, and its objective.
 
 Given allocations, the loadings and the components are independent, and each has a conjugate conditional,
-``prior.conditional(total, exposure)``, which a summary turns into the side (`bayesnmf.inference.summaries`).
+``prior.conditional(total, exposure)``, which a summary turns into the side (`bayesnmf.inference.side`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from bayesnmf.inference.missing import (
 )
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import rated_problem
-from bayesnmf.inference.side import Side, empty_side
-from bayesnmf.inference.summaries import Summary
+from bayesnmf.inference.side import Side, Summary, empty_side
 from bayesnmf.kernels.cpu.allocation import Sides, Totals, expected_allocations, gathers_columns
 from bayesnmf.kernels.cpu.dense import dense_allocations, is_dense
 from bayesnmf.kernels.cpu.factors import largest_imbalance

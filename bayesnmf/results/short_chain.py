@@ -14,13 +14,13 @@ import numpy as np
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference import alignment
 from bayesnmf.inference.ascent.course import Progress
+from bayesnmf.inference.draw import Draw
 from bayesnmf.inference.problem import Problem
 from bayesnmf.inference.sampling.entry_sweeps import marginal_gibbs_chain
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.inference.status import BROKEN
-from bayesnmf.inference.summaries import Draw
 from bayesnmf.priors.abilities import OPTIONAL
 from bayesnmf.priors.noise import NegativeBinomial
 from bayesnmf.priors.pair import Priors, movable_components

@@ -18,10 +18,10 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.nuts_and_svi import log_joints
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference import alignment
+from bayesnmf.inference.draw import Draw
 from bayesnmf.inference.problem import State
 from bayesnmf.inference.sampling.gibbs import sweep
 from bayesnmf.inference.sides import objective, update_components, update_loadings
-from bayesnmf.inference.summaries import Draw
 from bayesnmf.kernels.cpu.allocation import expected_allocations
 from bayesnmf.kernels.cpu.sampling import sampled_allocations
 from bayesnmf.priors import ScaledProportions, matrix

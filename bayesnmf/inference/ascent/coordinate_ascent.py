@@ -1,6 +1,6 @@
 """Coordinate ascent: EM, multiplicative updates, MAP, variational inference and variational EM in one loop.
 
-The priors and the summary of each side (`bayesnmf.inference.summaries`) decide which of these algorithms runs.
+The priors and the summary of each side (`bayesnmf.inference.side`) decide which of these algorithms runs.
 Sources: [GP] alg. 1, 3, 4, 5, 6, 7; [P] 3-4, 34-36; [C] 19-20, 27-28, 38, 45-49; mathematics.md section 4.
 
 The loop `ascend` also runs coordinate descent (`poisson_regression`) and steps that are extrapolated.
@@ -18,10 +18,9 @@ from bayesnmf.inference.ascent.course import Course, Progress, Schedule, next_sl
 from bayesnmf.inference.ascent.kkt import kkt_residual
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.side import Side
+from bayesnmf.inference.side import Side, side_like
 from bayesnmf.inference.sides import Where, allocate, objective, update_components, update_loadings, with_rates_at
 from bayesnmf.inference.status import Status
-from bayesnmf.inference.summaries import side_like
 from bayesnmf.kernels.cpu.allocation import Sides, Totals
 from bayesnmf.kernels.cpu.factors import move, move_logarithms
 from bayesnmf.options.algorithms import SCHEDULES

@@ -22,9 +22,8 @@ from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, evaluat
 from bayesnmf.inference.ascent.course import Progress, Schedule, next_slot
 from bayesnmf.inference.evidence_of_dispersion import LARGEST, evidence_at
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.side import Side
+from bayesnmf.inference.side import Side, side_like
 from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings, given_totals
-from bayesnmf.inference.summaries import side_like
 from bayesnmf.kernels.cpu.threads import one_blas_thread
 from bayesnmf.priors import Distribution
 from bayesnmf.types import Array

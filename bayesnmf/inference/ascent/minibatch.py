@@ -35,9 +35,8 @@ from bayesnmf.inference.ascent.single_rows import (
 )
 from bayesnmf.inference.dispersion import learner_of
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.side import Side
+from bayesnmf.inference.side import MeanField, Side
 from bayesnmf.inference.sides import allocate, exposure_of_components, update_loadings
-from bayesnmf.inference.summaries import MeanField
 from bayesnmf.priors import Distribution
 from bayesnmf.types import Array
 

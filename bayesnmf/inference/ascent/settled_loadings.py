@@ -20,7 +20,7 @@ from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
 from bayesnmf.inference.blocked.tasks import Pass
 from bayesnmf.inference.missing import imputes_loadings
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.side import Side
+from bayesnmf.inference.side import MeanField, Mode, Side
 from bayesnmf.inference.sides import (
     Where,
     allocate,
@@ -33,7 +33,6 @@ from bayesnmf.inference.sides import (
     with_rates_at,
 )
 from bayesnmf.inference.status import Status
-from bayesnmf.inference.summaries import MeanField, Mode
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.settling import settled_totals
 from bayesnmf.priors.values import separate_scale

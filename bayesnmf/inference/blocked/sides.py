@@ -12,8 +12,7 @@ from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.blocked.files import of_block, read_rows, write_rows
-from bayesnmf.inference.side import Side
-from bayesnmf.inference.summaries import log_scale
+from bayesnmf.inference.side import Side, log_scale
 from bayesnmf.priors import Distribution, ScaledProportions
 from bayesnmf.priors.values import Value, parts_of
 from bayesnmf.types import Array

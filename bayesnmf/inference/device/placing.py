@@ -24,8 +24,7 @@ from scipy.sparse import csr_array
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
 from bayesnmf.inference.device.streaming import StreamedCells
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.side import Field, Side
-from bayesnmf.inference.summaries import Basis, MeanField, Mode
+from bayesnmf.inference.side import Basis, Field, MeanField, Mode, Side
 from bayesnmf.kernels.cpu.mean_field import Moments
 from bayesnmf.kernels.gpu.allocation import place_cells
 from bayesnmf.kernels.gpu.sharding import BY_ROWS, EVERYWHERE, mesh_of, place_shards
@@ -36,7 +35,7 @@ Carried = tuple[Any, ...]  # arrays of a side, the result of a compiled function
 
 @dataclass(frozen=True)
 class Compiled:
-    """Summary of `bayesnmf.inference.summaries` with its arithmetic compiled for a device."""
+    """Summary of `bayesnmf.inference.side` with its arithmetic compiled for a device."""
 
     summary: Mode | MeanField
 

@@ -29,7 +29,7 @@ from bayesnmf.inference.sampling.running_moments import Running
 from bayesnmf.inference.sampling.scales import moves_scales, with_scale_moves
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Where, objective, update_components, update_loadings
-from bayesnmf.inference.summaries import skip_rows
+from bayesnmf.inference.starts.states import skip_rows
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.sampling import sampled_allocations
 from bayesnmf.priors.values import Value

@@ -16,8 +16,9 @@ from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.ascent.poisson_regression import regression_steps
 from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
 from bayesnmf.inference.blocked.tasks import Pass
+from bayesnmf.inference.draw import Draw
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.side import Side, empty_side
+from bayesnmf.inference.side import MeanField, Mode, Side, Summary, empty_side
 from bayesnmf.inference.sides import (
     Where,
     allocate,
@@ -29,7 +30,6 @@ from bayesnmf.inference.sides import (
 )
 from bayesnmf.inference.starts.decomposition import positive_factors
 from bayesnmf.inference.status import INTERRUPTED
-from bayesnmf.inference.summaries import MeanField, Mode, skip_rows
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledProportions, matrix
@@ -278,3 +278,13 @@ def state_after_steps(problem: Problem, state: State, schedule: Schedule, steps:
     if ascent.status.reason == INTERRUPTED:
         raise KeyboardInterrupt
     return ascent.state
+
+
+def skip_rows(summary: Summary, prior: Distribution, rank: int, *, again: bool) -> None:
+    """Advance the random generator of draws as if all loadings had been drawn.
+
+    With `again`, parameters that belong to rows were drawn before, given older loadings.
+    """
+    if isinstance(summary, Draw):
+        ones = np.ones((1, rank))
+        summary.carry(prior.rows(slice(0, 1)), ones, np.ones((1, 1)), Side(ones, ones, None, 0.0) if again else None)

@@ -25,9 +25,9 @@ from scipy.special import gammaln
 from bayesnmf.data.clustered import ClusteredCounts, exposure_of
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.dispersed import CENTRE, LEAST, WIDTH
+from bayesnmf.inference.draw import Draw
 from bayesnmf.inference.problem import Problem
 from bayesnmf.inference.sampling.marginal_gibbs import Factors
-from bayesnmf.inference.summaries import Draw
 from bayesnmf.inference.tempering.target import Change, Target, target_of
 from bayesnmf.kernels.cpu.clusters import drawn_clusters_of_cells, sums_of_cells
 from bayesnmf.kernels.cpu.likelihood import LEAST as LEAST_MEAN

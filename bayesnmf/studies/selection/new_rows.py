@@ -21,7 +21,7 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_loadings
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.summaries import MeanField, Mode
+from bayesnmf.inference.side import MeanField, Mode
 from bayesnmf.priors import Gamma
 from bayesnmf.types import Array
 
