@@ -62,20 +62,27 @@ def in_feature_order(counts: Counts, names: np.ndarray, argument: str = "counts"
     return _with_columns(counts, places)
 
 
-def of_features(counts: Counts, names: np.ndarray, argument: str = "counts", of: str = "fit") -> Counts:
+def of_features(counts: Counts, fitted: Counts, argument: str = "counts", of: str = "fit") -> Counts:
     """Return counts of the features of a fit, matched by name: those that they lack are missing cells.
 
     Features that the fit does not have are left out. A DataWarning says how many there are of each kind. Otherwise the
-    rules are those of `in_feature_order`.
+    rules are those of `in_feature_order`; counts on disk must have the features of the fit, and no others.
 
     Raises
     ------
     ValueError
         No feature of the fit, names that repeat, or a file that would have to be written again.
     """
-    given = counts.feature_names
-    if is_counted(given) or is_counted(names) or same_labels(given, names) or not counts.in_memory:
+    given, names = counts.feature_names, fitted.feature_names
+    if is_counted(given) or is_counted(names) or same_labels(given, names):
         return in_feature_order(counts, names, argument, of)
+    if not counts.in_memory:
+        known = np.isin(given.astype(str), names.astype(str)).sum()
+        raise ValueError(
+            f"{argument} on disk must have the {len(names):,} features of the {of}, and no others: found "
+            f"{len(given):,}, of which {known:,} are among them; read them into memory, as bayesnmf.read_counts does, "
+            "where features may be missing"
+        )
     places, beyond = places_among(given, names, Order(argument, "feature", of))
     lacking = places < 0
     if lacking.any():
@@ -89,6 +96,9 @@ def of_features(counts: Counts, names: np.ndarray, argument: str = "counts", of:
     found = _with_columns(counts, np.where(lacking, 0, places))
     if not lacking.any():
         return found
+    if found.feature_exposure is not None:
+        exposure = np.where(lacking, fitted.feature_factor.ravel(), found.feature_exposure)
+        found = found.with_exposure(found.row_exposure, exposure)
     mask: Mask = GroupMask.of_groups(np.zeros(counts.shape[0], int), np.where(lacking, 0, 1), 2)
     if found.mask is not None:
         mask = Mask.of(as_pattern(found.mask.missing + mask.missing))

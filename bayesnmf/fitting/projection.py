@@ -68,7 +68,8 @@ def project(
     fit : Fit
     counts : array-like, path or Blocks, (rows, m)
         Counts of new samples. Features are matched by name if both have names: those that the new samples lack are
-        missing cells, those that the fit lacks are left out, with a DataWarning.
+        missing cells, those that the fit lacks are left out, with a DataWarning. Counts on disk must have those of the
+        fit, in its order.
     row_exposure : array-like, mapping or None
         Exposure of the new samples, needed if the fit has exposures of rows.
     seed : int
@@ -82,7 +83,7 @@ def project(
     check_count(seed, "seed", minimum=0)
     counts, own = without_missing(counts, missing)
     data = with_missing(open_counts(counts, fit.counts.dtype, layer, feature_labels), own, observed, missing)
-    data = of_features(data, fit.feature_names)
+    data = of_features(data, fit.counts)
     data = with_exposures(data, row_exposure)
     check_total(data)
     check_new_exposure(fit.counts, data)

@@ -64,6 +64,27 @@ def test_what_was_done_is_said(container):
     ]
 
 
+@pytest.mark.filterwarnings("ignore::bayesnmf.DataWarning")
+def test_counts_with_exposures_of_their_own_need_none_of_missing_features():
+    exposure = pd.Series(np.linspace(0.5, 2, 10), COUNTS.columns)
+    priors = bayesnmf.Priors(bayesnmf.Gamma(1, 0.1), bayesnmf.Gamma(1, 1))
+    given = {"rank": K, "method": "vi", "seed": 0, "options": plain_vi(max_iter=5, threads=1, priors=priors)}
+    fit = bayesnmf.fit(COUNTS, "poisson", feature_exposure=exposure, **given)
+    other = bayesnmf.fit(COUNTS[SHARED], "poisson", feature_exposure=exposure[SHARED], **given)
+    np.testing.assert_allclose(fit.transform(other.counts), fit.transform(COUNTS[SHARED]), rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning")
+def test_counts_on_disk_need_the_features_of_the_fit(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    made = anndata.AnnData(OTHER.to_numpy(np.float32), var=pd.DataFrame(index=list(OTHER)))
+    made.write_h5ad(tmp_path / "other.h5ad")
+    blocks = bayesnmf.Blocks(tmp_path / "other.h5ad", scratch=tmp_path / "scratch")
+    message = "on disk must have the 10 features of the fit, and no others: found 5, of which 4 are among them; read"
+    with pytest.raises(ValueError, match=message):
+        fitted("map").transform(blocks)
+
+
 def test_nothing_is_said_where_names_are_the_same(recwarn):
     fitted("map").transform(COUNTS.iloc[:, ::-1])
     assert not [each for each in recwarn if "features" in str(each.message)]
