@@ -77,7 +77,9 @@ def check_noise_to_compare(noise: Noise) -> Noise:
 
 
 def check_noise_of_stream(noise: Noise) -> Noise:
-    """Return the noise of a stream; refuse dispersions of rows, and one that needs a fit of all rows."""
+    """Return the noise of a stream; refuse quadratic variance, dispersions of rows, and one from a fit of all rows."""
+    if getattr(noise, "variance", None) == "quadratic":
+        raise ValueError("noise='nb2' needs all rows at once, and a stream has batches of them: use noise='nb1'")
     if getattr(noise, "by", None) == "row":
         raise ValueError(
             "noise must have one dispersion, or one for each feature, in a stream, whose rows do not come again: found "

@@ -396,7 +396,7 @@ def test_blocks_that_minibatches_do_not_take_are_refused():
     np.testing.assert_array_equal(stream.components, before)
     with pytest.raises(ValueError, match="noise='nb1' needs whole-number counts"):
         noisy_stream("nb1").partial_fit(CLUSTERED + 0.5)
-    with pytest.raises(ValueError, match="noise='nb2' needs algorithm="):
+    with pytest.raises(ValueError, match="noise='nb2' needs all rows at once"):
         noisy_stream("nb2")
 
 
