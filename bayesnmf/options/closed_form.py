@@ -34,7 +34,8 @@ class MAP:
         State to start from. "random": counts allocated at random. "svd": a singular value decomposition of the counts
         (`bayesnmf.inference.starts.states`). "descent": the same, followed by 50 iterations of coordinate descent on
         the likelihood alone. "random_descent": "random", followed by the same. None is "descent" for vi, and for map if
-        a shape or concentration is below 1; else, and on disk, "svd".
+        a shape or concentration is below 1; else, and on disk, "svd". Where priors of components favour features, as
+        seeds do, each word is a start that has these features.
         At the end of a fit from "svd" or "descent", two components are merged and a third is split as long as this
         raises the objective: components that carry nothing of their own; any, if counts are few (nonzeros and 20 times
         rows and features, times K, up to 400,000; `bayesnmf.inference.starts.exchanging`).

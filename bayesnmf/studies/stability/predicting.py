@@ -3,7 +3,7 @@
 Every count is kept for training with some probability, and the rest is held out. Each mode is fitted to the training
 counts from its best fit to all counts. This start hands on the region of the mode, which is intended: the question is
 how well this mode predicts, not whether the training counts alone would lead to it. If the new fit leaves the mode all
-the same, its smallest matched cosine with the mode shows it. It has the noise of the mode, that of thinned counts.
+the same, its smallest matched cosine with the mode shows it. Its noise is that of the mode, as thinned counts have it.
 
 The score is that of single counts: Σ_ij h_ij log p_ij / Σ_ij h_ij for held-out counts h, where p_ij is the posterior
 mean of the probability λ_ij / Σ_j λ_ij that a count of row i has feature j, mixed with 10⁻⁶ of the overall frequencies

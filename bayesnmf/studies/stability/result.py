@@ -192,7 +192,7 @@ class Modes:
         ------
         TypeError, ValueError
             A fit by another method, or of other counts, another model, rank, noise or priors; priors or dispersions
-            learned by each run; quasi-Poisson noise, which is no distribution of counts that had an evidence.
+            learned by each run; quasi-Poisson noise, which is no distribution of counts, so that there is no evidence.
         """
         best, options = self.best, self.options
         check_particles(fit, best, options, self.noise)

@@ -98,7 +98,7 @@ def fit_from_starts(runs: Runs, starts: int, report: ProgressReport) -> tuple[di
 
 
 def with_one_power(runs: Runs, tick: ProgressReport) -> Runs:
-    """Return the runs with one power of a quasi-Poisson likelihood, without which they had as many objectives.
+    """Return the runs with one power of a quasi-Poisson likelihood, as each would else have an objective of its own.
 
     Its dispersion is that of a fit from the counts, which avoids poor modes.
     """
