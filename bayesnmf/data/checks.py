@@ -270,11 +270,22 @@ def check_has_features(found: np.ndarray, names: list[str], unknown: list[str]) 
         )
 
 
+def check_start_has_seeds(start: Any, names: list[str]) -> None:
+    """Refuse a fit as start whose components have other names than the seeds, or another order."""
+    found = getattr(start, "component_titles", names)[: len(names)]
+    if found != names:
+        raise ValueError(
+            f"a fit as start must have components with the names of the seeds, {shown(names)}, in this order: found "
+            f"{shown(found)}; give a fit with these seeds, or leave start out"
+        )
+
+
 def check_takes_seeds(prior: Any, names: list[str], rank: int) -> None:
     """Refuse components whose prior has no counts to add to, more sets than components, and names of others."""
     if type(prior).__name__ not in ("Dirichlet", "Gamma"):
-        known = f"found {type(prior).__name__}" if not prior.constants else "leave fixed_components out"
-        raise ValueError(f"seeds need components with a Dirichlet or Gamma prior: {known}")
+        name = type(prior).__name__
+        found = "known ones; leave fixed_components out" if prior.constants else f"{name}; use model='gamma_poisson'"
+        raise ValueError(f"seeds need components with a Dirichlet or Gamma prior: found {found}")
     if len(names) > rank:
         raise ValueError(f"rank must be at least the number of seeds, {len(names)}: found {rank}; raise rank")
     taken = {*names} & {*map(str, range(len(names), rank))}

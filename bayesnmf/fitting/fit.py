@@ -11,6 +11,7 @@ import numpy as np
 
 from bayesnmf.checks import check_choice, check_rank, check_seed, seed_or_new
 from bayesnmf.data.blocks.opening import open_counts
+from bayesnmf.data.checks import check_start_has_seeds
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
@@ -164,6 +165,7 @@ def _resolved(options: Any, model: str, method: str, data: Counts, given: Given,
     rank, known, seeds = given
     priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
     if seeds is not None:
+        check_start_has_seeds(getattr(options, "start", None), list(seeds.sets))
         priors = with_seeds(priors, seeds, data, rank)
     plain = data.mask is not None or not allows_regression(noise, priors)
     resolved = resolve_options(replace(options, priors=priors), bool(data.rows_held), plain)

@@ -151,10 +151,21 @@ def test_what_seeds_cannot_go_with_is_refused():
         bayesnmf.fit(COUNTS, rank=1, seeds=SETS)
     with pytest.raises(ValueError, match=r"numbers of other components as names: found \['2'\]"):
         bayesnmf.fit(COUNTS, rank=3, seeds={"2": ["word1"]})
-    with pytest.raises(ValueError, match="Dirichlet or Gamma prior: found HierarchicalGamma"):
+    with pytest.raises(ValueError, match="found HierarchicalGamma; use model='gamma_poisson'"):
         bayesnmf.fit(COUNTS, "hierarchical_poisson", 3, seeds=SETS)
-    with pytest.raises(ValueError, match="leave fixed_components out"):
+    with pytest.raises(ValueError, match="prior: found known ones; leave fixed_components out"):
         bayesnmf.fit(COUNTS, rank=3, seeds=SETS, fixed_components=topics()[:1])
+
+
+def test_a_fit_as_start_has_the_names():
+    """Else names would be those of whatever components it has."""
+    given = {"rank": 3, "seed": 0}
+    fit = bayesnmf.fit(COUNTS, **given, options=OPTIONS["vi"])
+    with pytest.raises(ValueError, match=r"names of the seeds, \['late', 'early'\], in this order: found"):
+        bayesnmf.fit(COUNTS, **given, options=VI(start=fit), seeds=SETS)
+    seeded = bayesnmf.fit(COUNTS, **given, options=OPTIONS["vi"], seeds=SETS)
+    again = bayesnmf.fit(COUNTS, **given, options=plain_vi(start=seeded, max_iter=1), seeds=SETS)
+    np.testing.assert_allclose(again.components, seeded.components, atol=1e-3)
 
 
 def test_files_of_gene_sets_are_read_and_names_are_saved(tmp_path):
