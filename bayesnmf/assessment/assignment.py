@@ -41,9 +41,11 @@ class Assignment:
     Attributes
     ----------
     presence : ndarray (n, K)
-        Chance that each component is present in each sample.
+        Chance that each component is present in each sample; NaN for a sample without counts, of which nothing is known
+        but `prevalence`.
     exposures : ndarray (n, K)
-        Posterior means of the exposures, in counts; a draw in which a component is absent has 0.
+        Posterior means of the exposures, in counts; a draw in which a component is absent has 0, and so have samples
+        without counts.
     low, high : ndarray (n, K)
         Interval of each exposure if the component is present; NaN where no draw has it.
     prevalence : DataFrame
@@ -83,6 +85,8 @@ class Assignment:
     def table(self, least: float = 0.05) -> pd.DataFrame:
         """Return a row for each sample and component whose chance of presence is at least `least`.
 
+        Samples without counts have none.
+
         Columns: ``sample``, ``component``, ``chance`` of presence, ``exposure`` (mean, in counts), ``share`` of the
         sample, ``if_present`` (mean if it is present), ``low`` and ``high`` of its interval then, and ``r_hat``.
         """
@@ -111,7 +115,8 @@ class Assignment:
     def feature_probabilities(self, sample: Any) -> pd.DataFrame:
         """Return the probability that a count of each feature of a sample comes from each component, features by K.
 
-        It is the posterior mean of u_k β_kj / Σ_l u_l β_lj, and says nothing of features without counts.
+        It is the posterior mean of u_k β_kj / Σ_l u_l β_lj, which says nothing of features without counts, and is NaN
+        for a sample without any.
         """
         import pandas as pd
 
@@ -124,18 +129,21 @@ class Assignment:
         for u in drawn:
             parts = u[:, None] * self.components
             found += parts / np.maximum(parts.sum(axis=0), 1e-300)
+        found[np.isnan(self.presence[row])] = np.nan
         return pd.DataFrame(found.T / len(drawn), index=self.feature_names, columns=self.component_names)
 
     def __repr__(self) -> str:
         n, rank = self.presence.shape
         title = f"{n} samples, {rank} components, {self.noise} noise"
-        order = np.argsort(-self.presence.sum(axis=0), kind="stable")[:SHOWN]
+        order = np.argsort(-np.nansum(self.presence, axis=0), kind="stable")[:SHOWN]
         shares = self.exposures.sum(axis=0) / max(self.exposures.sum(), 1e-300)
         lines = [
             [str(self.component_names[k]), f"{(self.presence[:, k] > 0.5).sum()}",
              f"{self.prevalence['mean'].iloc[k]:.0%}", f"{shares[k]:.1%}"] for k in order
         ]  # fmt: skip
         notes = [f"the {len(order)} most frequent of {rank} components"] if rank > len(order) else []
+        if silent := int(np.isnan(self.presence).all(axis=1).sum()):
+            notes.append(f"nothing is said of {silent} sample{'s' if silent > 1 else ''} without counts")
         notes += [f"CAUTION {caution}" for caution in self.cautions]
         return text_table(title, ["component", "present in", "prevalence", "share of counts"], lines, notes)
 

@@ -299,6 +299,8 @@ def check_assignable(counts: Any, components: Any, noise: Any) -> None:
         raise ValueError("assign needs counts in memory: found counts on disk; give some rows at a time")
     if not counts.is_integer:
         raise ValueError("assign needs whole numbers: found others; give the counts themselves, not normalised ones")
+    if not counts.total:
+        raise ValueError("assign needs counts: found zeros only; give samples that have some")
     if counts.row_exposure is not None or counts.feature_exposure is not None:
         raise ValueError("assign knows no exposures of rows or features: multiply the catalogue by them instead")
     by = getattr(noise, "by", None)

@@ -167,6 +167,26 @@ def test_table_names_and_probabilities_go_together():
     assert "20 components" in repr(found)
 
 
+def test_samples_without_counts_have_no_chances_and_change_nothing():
+    counts, known, _ = simulate(8, 300)
+    few = {"chains": 1, "draws": 10, "warmup": 30}
+    plain = bayesnmf.assign(counts, known, **few)
+    more = np.insert(counts, [3], 0, axis=0).astype(float)
+    more = np.vstack([more, np.full(40, np.nan)])  # nobody looked
+    found = bayesnmf.assign(more, known, missing="nan", **few)
+    silent = [3, 9]
+    assert np.isnan(found.presence[silent]).all()
+    assert (found.exposures[silent] == 0).all()
+    assert np.isnan(found.low[silent]).all()
+    assert not set(silent) & set(found.table(0.0)["sample"])
+    assert found.feature_probabilities(3).isna().all(axis=None)
+    assert "nothing is said of 2 samples without counts" in repr(found)
+    assert "without counts" not in repr(plain)
+    seen = np.setdiff1d(np.arange(10), silent)
+    np.testing.assert_array_equal(found.presence[seen], plain.presence)
+    np.testing.assert_array_equal(found.prevalence, plain.prevalence)
+
+
 def test_missing_cells_say_nothing():
     counts, known, truth = simulate(12, 500)
     marked = counts.astype(float)
@@ -197,6 +217,7 @@ def test_quantiles_of_few_draws():
     [
         ([[1.5, 2]], [[0.5, 0.5]], {}, "whole numbers"),
         ([[1, 2]], [[0.5, 0.5]], {"noise": "quasi"}, "one dispersion"),
+        ([[0, 0]], [[0.5, 0.5]], {}, "found zeros only"),
         ([[1, 2]], [[1.0, 0.0]], {}, "no count of feature"),
         ([[1, 2]], [[1.0, -1.0]], {}, "catalogue must be nonnegative"),
         ([[1, 2]], [[1.0, 1.0]], {"draws": 0}, "draws"),

@@ -32,7 +32,10 @@ STEPS = 10
 
 
 class Drawn(NamedTuple):
-    """Draws of one chain: loadings (draws, n K) sparse, shares of moves with presence (n, K), and what rows share."""
+    """Draws of one chain: loadings (draws, n K) sparse, shares of moves with presence (n, K), and what rows share.
+
+    Rows without counts have no loadings, and shares of NaN: they say nothing, and are left out of what rows share.
+    """
 
     loadings: csr_array
     presence: Array
@@ -55,14 +58,18 @@ def draw_chain(
     tell : callable
         Function that hears the number of each round.
     """
-    chain, kept, prevalence, shared = _Chain(counts, components, noise, rng), [], [], []
-    presence = np.zeros(chain.loadings.shape)
+    some = np.flatnonzero(counts.row_totals > 0)
+    chain, kept, prevalence, shared = _Chain(counts.rows(some), components, noise, rng), [], [], []
+    loadings = np.zeros((counts.shape[0], len(components)))
+    presence = np.full_like(loadings, np.nan)
+    presence[some] = 0.0
     for number in range(sum(rounds)):
         share = chain.step(number)
         tell(number)
         if number >= rounds[0]:
-            presence += share
-            kept.append(csr_array(chain.loadings.reshape(1, -1).astype(np.float32)))
+            presence[some] += share
+            loadings[some] = chain.loadings
+            kept.append(csr_array(loadings.reshape(1, -1).astype(np.float32)))
             prevalence.append(chain.chances)
             shared.append((chain.shape, chain.dispersion))
     return Drawn(vstack(kept, format="csr"), presence / rounds[1], np.array(prevalence), np.array(shared))
