@@ -167,6 +167,17 @@ def test_table_names_and_probabilities_go_together():
     assert "20 components" in repr(found)
 
 
+@pytest.mark.parametrize("word", ["poisson", "nb1", "nb2"])
+def test_components_that_share_no_feature_are_present_where_their_features_have_counts(word):
+    """Supports without the only component of a count have means of 0 there, with a curvature beyond all floats."""
+    counts = [[5, 0, 3], [0, 40, 0], [30, 20, 0], [9, 9, 9]] * 3
+    found = bayesnmf.assign(counts, np.eye(3), noise=word, chains=1, draws=30, warmup=40)
+    there = np.array(counts) > 0
+    assert (found.presence[there] > 0.999).all()
+    assert np.isfinite(found.presence).all()
+    assert (found.presence[~there] < 0.5).all()
+
+
 def test_samples_without_counts_have_no_chances_and_change_nothing():
     counts, known, _ = simulate(8, 300)
     few = {"chains": 1, "draws": 10, "warmup": 30}

@@ -23,7 +23,7 @@ from bayesnmf.kernels.cpu.special import weighted_logarithms
 from bayesnmf.types import Array
 
 POISSON, LINEAR, QUADRATIC = 0, 1, 2  # how the variance grows
-LEAST = 1e-290  # of means: logarithms of these are finite
+LEAST = 1e-100  # of means: their logarithms, and the squares of their reciprocals, are finite
 CLOSE, STEPS, LONGEST = 1e-6, 30, 1.5  # squared length at which Newton's method ends, most steps, largest change of t
 NEVER = -1e300
 LOOPS: Any = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
