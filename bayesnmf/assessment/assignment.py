@@ -211,10 +211,10 @@ def assign(
     noise, seed = check_noise(noise), seed_or_new(check_seed(seed))
     chains, draws = check_count(chains, "chains"), check_count(draws, "draws")
     warmup, interval = check_count(warmup, "warmup"), check_fraction(interval, "interval")
+    given = catalogue_of(catalogue)
     with progress_context(progress) as report:
         counts, own = without_missing(counts, missing)
         data = with_missing(open_counts(counts, "float64", None, None, report), own, None, missing)
-        given = catalogue_of(catalogue)
         known = check_known_components(in_order_of(data, given, "catalogue"), data.shape[1], PARAMETER, "catalogue")
         known = np.ascontiguousarray(known / known.sum(axis=1, keepdims=True))
         check_assignable(data, known, noise)

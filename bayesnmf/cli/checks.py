@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from bayesnmf.checks import check_choice, check_count, parse_int, shown
+from bayesnmf.checks import check_choice, check_count, check_share, parse_int, shown
 from bayesnmf.places import check_file_to_write
 
 FAMILIES = ("Gamma", "Dirichlet", "ScaledDirichlet", "HierarchicalGamma")
@@ -21,6 +21,14 @@ OWN_SETTINGS = {"priors": "--prior-loadings and --prior-components", "start": "-
 def check_whole(text: str | None, name: str, minimum: int = 1) -> int:
     """Return a whole number of at least `minimum`."""
     return check_count(parse_int(text or "", name), name, minimum=minimum)
+
+
+def check_chance(text: str, name: str) -> float:
+    """Return a number from 0 to 1."""
+    try:
+        return check_share(float(text), name)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a number from 0 to 1: found {shown(text)}; write such as 0.9") from error
 
 
 def check_list(text: str, name: str, choices: Sequence[str]) -> list[str]:

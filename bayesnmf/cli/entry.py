@@ -16,13 +16,14 @@ from textwrap import fill
 from types import ModuleType
 from typing import Any
 
-from bayesnmf.cli import compare, equivalences, fit, modes, report, select, simulate, transform
+from bayesnmf.cli import assign, compare, equivalences, fit, modes, report, select, simulate, transform
 from bayesnmf.cli.codes import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, SIGNALLED
 from bayesnmf.text import Unread
 
 COMMANDS: dict[str, ModuleType] = {
     "fit": fit,
     "transform": transform,
+    "assign": assign,
     "select": select,
     "modes": modes,
     "compare": compare,
@@ -39,6 +40,7 @@ EPILOG = """examples:
     bayesnmf report fit.nc --out report.html
   from a table of single base substitutions to signatures and exposures:
     bayesnmf fit BRCA.SBS96.all --rank 8 --components signatures.tsv
+    bayesnmf assign BRCA.SBS96.all COSMIC_v3.4_SBS_GRCh38.txt --noise nb2
   all methods on built-in data, on one page:
     bayesnmf compare
 

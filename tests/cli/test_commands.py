@@ -269,6 +269,22 @@ def test_transform_gives_the_loadings_of_new_samples(capsys, here):
     np.testing.assert_array_equal(bayesnmf.load("projected.nc").loadings, expected.loadings)
 
 
+def test_assign_writes_the_table_of_the_library(capsys, here):
+    known = pd.DataFrame(DRAWN.components, ["a", "b"], FRAME.columns)
+    known[FRAME.columns[::-1]].to_csv("known.csv")
+    words = ("assign", "counts.csv", "known.csv", "--chains", "1", "--draws", "5", "--warmup", "9", "--seed", "2",
+             "--noise", "nb2", "--dispersion", "0.1", "--interval", "0.8", "--quiet")  # fmt: skip
+    out = done(capsys, *words, "--out", "table.tsv", "--least", "0.5")
+    noise = bayesnmf.NegativeBinomial("quadratic", 0.1)
+    expected = bayesnmf.assign(FRAME, known, noise=noise, chains=1, draws=5, warmup=9, interval=0.8, seed=2)
+    found = pd.read_csv("table.tsv", sep="\t")
+    pd.testing.assert_frame_equal(found, expected.table(0.5), check_dtype=False, rtol=1e-6)
+    assert repr(expected) in out
+    about = json.loads(done(capsys, *words, "--json"))
+    assert (about["components"], about["noise"], about["dispersion"]) == (2, "nb2", 0.1)
+    assert len(about["table"]) == len(pd.read_csv("assignment.csv")) == len(expected.table())
+
+
 def test_select_ranks_candidates(capsys, here):
     words = ("select", "counts.csv", "--method", "map", "--start", "random", "--set", "tol=1e-4", "--quiet")
     out = done(capsys, *words, "--ranks", "1,2", "--table", "ranks.csv", "--plot", "a.png")
@@ -388,6 +404,11 @@ FIT = ("fit", "counts.csv", "--quiet")
         (("transform", "text.nc", "counts.csv", "--out", "text.nc"), r"--out would replace text\.nc"),
         (("equivalences", "counts.csv", "--csv", "counts.csv"), r"--csv would replace counts\.csv"),
         ((*FIT, "--rank", "1", "--markers", "a.csv"), "--markers needs at least two components"),
+        (("assign", "counts.csv", "counts.csv", "--out", "counts.csv"), r"--out would replace counts\.csv"),
+        (("assign", "counts.csv", "counts.csv", "--noise", "quasi"), "--noise must be one of 'poisson', 'nb1', 'nb2'"),
+        (("assign", "counts.csv", "counts.csv", "--least", "5 %"), "--least must be a number from 0 to 1: found '5 %'"),
+        (("assign", "counts.csv", "counts.csv", "--interval", "1"), "interval must be below 1"),
+        (("assign", "counts.csv", "nowhere.csv"), r"there is no file nowhere\.csv"),
         (("report", "counts.csv"), r"counts\.csv must end in \.nc or \.zarr, as files of fits do; make one"),
         ((*FIT, "--anndata", "a.csv"), r"--anndata must end in one of \.h5ad"),
         ((*FIT, "--layer", "raw"), "layer needs counts in counts.csv in an AnnData object"),

@@ -108,13 +108,14 @@ HUGE = {
     "modes": ("--rank", "--starts", "--jobs", "--seed"), "fit": ("--rank", "--restarts", "--seed"),
     "select": ("--ranks", "--seed"), "simulate": ("--rows", "--features", "--rank", "--totals", "--seed"),
     "compare": ("--rank", "--seed"), "equivalences": ("--rank", "--iterations", "--seed"),
+    "assign": ("--chains", "--draws", "--warmup", "--seed"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("command", "option"), [(each, option) for each in HUGE for option in HUGE[each]])
 def test_numbers_beyond_all_bounds_are_refused_by_name(command, option, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    given = [] if command == "simulate" else ["counts.csv"]
+    given = {"simulate": [], "assign": ["counts.csv", "known.csv"]}.get(command, ["counts.csv"])
     needed = ["--ranks", "2"] if command == "select" and option != "--ranks" else []
     assert cli.main([command, *given, *needed, option, str(10**40)]) == 2
     assert re.fullmatch(

@@ -1,0 +1,69 @@
+"""`bayesnmf assign`: which of many known components each sample has."""
+
+from __future__ import annotations
+
+import argparse
+
+from bayesnmf.cli.checks import check_chance, check_noise_of_fit, check_outputs, check_whole
+from bayesnmf.cli.codes import SUCCESS
+from bayesnmf.cli.names import TABLES
+from bayesnmf.cli.shared import add_counts, add_printing, add_seed
+
+HELP = "which of many known components each sample has, and how much of each"
+DESCRIPTION = (
+    "Sample which components of a catalogue, such as that of COSMIC, are present in each sample, and write a line for "
+    "each sample and component with the chance that it is present, its exposure in counts, and an interval."
+)
+EXAMPLES = """  bayesnmf assign tumours.SBS96.all COSMIC_v3.4_SBS_GRCh38.txt --noise nb2
+  bayesnmf assign counts.csv fit.nc --least 0.5 --out present.tsv
+  bayesnmf assign counts.csv known.csv --draws 400 --warmup 200 --json --quiet"""
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    add_counts(command)
+    command.add_argument("catalogue", metavar="CATALOGUE",
+                         help="known components: a fit, a table with one in each row, or one in each column if the "
+                         "rows are mutation types")  # fmt: skip
+    group = command.add_argument_group("model")
+    group.add_argument("--noise", default="poisson", metavar="WORD",
+                       help="of the counts around their means: poisson; nb1 or nb2, negative binomial with linear or "
+                       "quadratic variance (default: %(default)s)")  # fmt: skip
+    group.add_argument("--dispersion", metavar="NUMBER", help="of nb1 and nb2 (learned)")
+    group.add_argument("--missing", metavar="WORD or FILE",
+                       help="missing cells: zeros for all without a count, or a table with 1 at them and 0 elsewhere, "
+                       "with the names of FILE")  # fmt: skip
+    group = command.add_argument_group("sampling")
+    for name, default, what in (("chains", "2", "chains, which are compared"), ("draws", "100", "kept rounds of each"),
+                                ("warmup", "60", "rounds of each before")):  # fmt: skip
+        group.add_argument(f"--{name}", default=default, metavar="N", help=f"{what} (default: %(default)s)")
+    group.add_argument("--interval", default="0.9", metavar="P", help="probability of the intervals (default: 0.9)")
+    add_seed(group)
+    group = command.add_argument_group("output")
+    group.add_argument("--out", default="assignment.csv", metavar="PATH",
+                       help=f"the table: {TABLES} (default: %(default)s)")  # fmt: skip
+    group.add_argument("--least", default="0.05", metavar="P",
+                       help="smallest chance of presence that the table lists (default: %(default)s)")  # fmt: skip
+    add_printing(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, sample, write and print."""
+    rounds = {name: check_whole(getattr(options, name), f"--{name}") for name in ("chains", "draws", "warmup")}
+    seed, interval = check_whole(options.seed, "--seed", 0), check_chance(options.interval, "--interval")
+    least, noise = check_chance(options.least, "--least"), check_noise_of_fit(options.noise, options.dispersion, ())
+    read = (options.file, options.catalogue, options.missing)
+    outputs = check_outputs({"--out": options.out}, ("--out",), read)
+
+    from bayesnmf.assessment.assignment import assign
+    from bayesnmf.cli.reading import read_cells, read_counts_of
+    from bayesnmf.cli.writing import about_counts, finish, records_of, write_table
+
+    counts, _ = read_counts_of(options)
+    found = assign(counts, options.catalogue, noise=noise, missing=read_cells(options.missing, options.transpose),
+                   interval=interval, seed=seed, progress=not options.quiet, **rounds)  # fmt: skip
+    table = found.table(least)
+    about = {"counts": about_counts(counts), "components": len(found.components), "noise": found.noise,
+             "dispersion": found.dispersion.mean(), "table": records_of(table), "cautions": found.cautions}  # fmt: skip
+    finish(lambda: write_table(table, outputs["--out"], index=False), repr(found), about, outputs, options.json)
+    return SUCCESS
