@@ -85,6 +85,11 @@ def sbs96() -> Any:
     return plots.sbs96(mutations())
 
 
+def presence() -> Any:
+    """Each column is an image, dark where it surely has the component; dots are exposures in the images that do."""
+    return plots.presence(bayesnmf.assign(images().rows(range(100)), image_fits()["vi"]))
+
+
 def volcano() -> Any:
     """Each point is a feature; those on the right are more frequent here than in the next best component."""
     table = bayesnmf.markers(image_fits()["vi"], n=None)

@@ -15,7 +15,7 @@ DESCRIPTION = (
     "each sample and component with the chance that it is present, its exposure in counts, and an interval."
 )
 EXAMPLES = """  bayesnmf assign tumours.SBS96.all COSMIC_v3.4_SBS_GRCh38.txt --noise nb2
-  bayesnmf assign counts.csv fit.nc --least 0.5 --out present.tsv
+  bayesnmf assign counts.csv fit.nc --least 0.5 --out present.tsv --plot present.png
   bayesnmf assign counts.csv known.csv --draws 400 --warmup 200 --json --quiet"""
 
 
@@ -44,6 +44,7 @@ def add(command: argparse.ArgumentParser) -> None:
                        help=f"the table: {TABLES} (default: %(default)s)")  # fmt: skip
     group.add_argument("--least", default="0.05", metavar="P",
                        help="smallest chance of presence that the table lists (default: %(default)s)")  # fmt: skip
+    group.add_argument("--plot", metavar="PATH", help="figure of the chances and exposures: .png, .pdf or .svg")
     add_printing(command)
 
 
@@ -53,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     seed, interval = check_whole(options.seed, "--seed", 0), check_chance(options.interval, "--interval")
     least, noise = check_chance(options.least, "--least"), check_noise_of_fit(options.noise, options.dispersion, ())
     read = (options.file, options.catalogue, options.missing)
-    outputs = check_outputs({"--out": options.out}, ("--out",), read)
+    outputs = check_outputs({"--out": options.out, "--plot": options.plot}, ("--out",), read)
 
     from bayesnmf.assessment.assignment import assign
     from bayesnmf.cli.reading import read_cells, read_counts_of
@@ -65,5 +66,14 @@ def run(options: argparse.Namespace) -> int:
     table = found.table(least)
     about = {"counts": about_counts(counts), "components": len(found.components), "noise": found.noise,
              "dispersion": found.dispersion.mean(), "table": records_of(table), "cautions": found.cautions}  # fmt: skip
-    finish(lambda: write_table(table, outputs["--out"], index=False), repr(found), about, outputs, options.json)
+
+    def write() -> None:
+        write_table(table, outputs["--out"], index=False)
+        if "--plot" in outputs:
+            from bayesnmf.plots import presence
+            from bayesnmf.plots.style import save_figure
+
+            save_figure(presence(found), outputs["--plot"])
+
+    finish(write, repr(found), about, outputs, options.json)
     return SUCCESS

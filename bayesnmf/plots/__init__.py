@@ -1,9 +1,10 @@
 """Figures of fits, each drawn by one function, which returns its axes.
 
 Most functions take a fit, or a mapping from labels to fits as in ``{"map": map_fit, "vi": vi_fit}``; `agreement` takes
-a mapping, `chains` and `structure` take one fit, `calibration` takes one or several results of `bayesnmf.calibrate`.
-All take ``axes`` to draw on, and most ``figsize``. Each method has a colour (`METHOD_COLOURS`); if all fits are by one
-method, each fit has its own. Components have the colours of `PALETTE`, in their order.
+a mapping, `chains` and `structure` take one fit, `calibration` takes one or several results of `bayesnmf.calibrate`,
+and `presence` one of `bayesnmf.assign`. All take ``axes`` to draw on, and most ``figsize``. Each method has a colour
+(`METHOD_COLOURS`); if all fits are by one method, each fit has its own. Components have the colours of `PALETTE`, in
+their order.
 """
 
 from bayesnmf.plots.calibration import calibration
@@ -16,6 +17,7 @@ from bayesnmf.plots.modes import consensus, modes
 from bayesnmf.plots.mutations import sbs96
 from bayesnmf.plots.posteriors import loadings_scatter, posterior_agreement
 from bayesnmf.plots.predictive import predictive_checks
+from bayesnmf.plots.presence import presence
 from bayesnmf.plots.selection import selection
 from bayesnmf.plots.similarity import agreement
 from bayesnmf.plots.structure import structure
@@ -39,6 +41,7 @@ __all__ = [
     "objectives",
     "posterior_agreement",
     "predictive_checks",
+    "presence",
     "sbs96",
     "selection",
     "structure",

@@ -184,6 +184,12 @@ def check_result(given: Any, kind: type, argument: str, function: str) -> None:
         raise TypeError(f"{argument} must be a result of {function}: found {type(given).__name__}; call it first")
 
 
+def check_any_present(there: np.ndarray, least: float) -> None:
+    """Refuse to draw components of which no sample has any."""
+    if not there.any():
+        raise ValueError(f"least must be a chance that some component has in a sample: found {least}; give a lower one")
+
+
 def check_calibrations(results: Any) -> Mapping[str, Calibration]:
     """Return calibrations by label; label a single one by its method."""
     if isinstance(results, Calibration):

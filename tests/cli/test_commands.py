@@ -280,7 +280,8 @@ def test_assign_writes_the_table_of_the_library(capsys, here):
     found = pd.read_csv("table.tsv", sep="\t")
     pd.testing.assert_frame_equal(found, expected.table(0.5), check_dtype=False, rtol=1e-6)
     assert repr(expected) in out
-    about = json.loads(done(capsys, *words, "--json"))
+    about = json.loads(done(capsys, *words, "--json", "--plot", "a.png"))
+    assert Path("a.png").read_bytes().startswith(b"\x89PNG")
     assert (about["components"], about["noise"], about["dispersion"]) == (2, "nb2", 0.1)
     assert len(about["table"]) == len(pd.read_csv("assignment.csv")) == len(expected.table())
 
