@@ -1,4 +1,4 @@
-"""Names of mutation types: the classes of substitutions, doublets and indels of COSMIC v3, and how programs spell them.
+"""Names of mutation types: the classes of COSMIC v3, from substitutions to copy numbers, and how programs spell them.
 
 Every list is in the order of COSMIC and SigProfiler, and in their spelling. Types may be told apart by strand as well:
 ``T:A[C>A]A`` is on the transcribed strand, U on the untranscribed one, N on neither, and B on both.
@@ -79,6 +79,23 @@ def id83_types() -> tuple[str, ...]:
     return tuple(f"{size}:{change}:{where}:{number}" for change, where, size, number in _indels())
 
 
+@cache
+def cn48_types() -> tuple[str, ...]:
+    """Return the 48 types of segments: by heterozygosity, copy number and length."""
+    lengths = ("0-100kb", "100kb-1Mb", "1Mb-10Mb", "10Mb-40Mb", ">40Mb")
+    numbers = {"LOH": ("1", "2", "3-4", "5-8", "9+"), "het": ("2", "3-4", "5-8", "9+")}
+    others = [(number, state, size) for state in numbers for number in numbers[state] for size in lengths]
+    return tuple(map(":".join, [*product(("0",), ("homdel",), ("0-100kb", "100kb-1Mb", ">1Mb")), *others]))
+
+
+@cache
+def sv32_types() -> tuple[str, ...]:
+    """Return the 32 types of structural variants: in clusters or not, by kind and length."""
+    lengths = ("1-10Kb", "10-100Kb", "100Kb-1Mb", "1Mb-10Mb", ">10Mb")
+    kinds = [*map("_".join, product(("del", "tds", "inv"), lengths)), "trans"]
+    return tuple(map("_".join, product(("clustered", "non-clustered"), kinds)))
+
+
 def read_types(names: Iterable[Any]) -> MutationTypes | None:
     """Return mutation types in the spelling of COSMIC, or None unless all names are types of one kind.
 
@@ -136,6 +153,8 @@ def _spellings() -> Spellings:
             found |= dict.fromkeys((name, *others), (name, kind))
     for name in dbs78_types():
         found |= dict.fromkeys((name, name.replace(">", "_")), (name, dbs78_types()))
+    for kind in (cn48_types(), sv32_types()):
+        found |= {name: (name, kind) for name in kind}
     for name, indel in zip(id83_types(), _indels(), strict=True):
         change, where, size, number = indel
         labels = (change.upper(), _PLACES.get(where, where), _open(size), _open(number))

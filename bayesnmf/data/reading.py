@@ -86,8 +86,9 @@ def read_counts(
     third is numbers. A table whose first two columns hold no pair twice is refused unless ``layout`` tells its kind.
 
     A table of **mutation types** has all 96 single base substitutions (SBS96), 78 doublet base substitutions (DBS78),
-    83 insertions and deletions (ID83), or SBS192, SBS288, SBS384 or SBS1536, in its rows or columns. They are named as
-    in COSMIC: ``A[C>A]A``, ``AC>CA``, ``1:Del:C:0``. The guide ``docs/input.md`` lists all layouts that are read.
+    83 insertions and deletions (ID83), 48 kinds of segments (CN48), 32 structural variants (SV32), or SBS192, SBS288,
+    SBS384 or SBS1536, in its rows or columns. They are named as in COSMIC: ``A[C>A]A``, ``AC>CA``, ``1:Del:C:0``. The
+    guide ``docs/input.md`` lists all layouts that are read.
     """
     check_flag(transpose, "transpose")
     path = check_path(path, "path")

@@ -61,7 +61,8 @@ def read_catalogue(path: str | os.PathLike[str]) -> Any:
     """Return the components in a file as a frame, components by features.
 
     The file is a fit, or a table that `bayesnmf.read_counts` reads: with one component in each row, or in each column
-    if its rows are mutation types, as catalogues of COSMIC have them.
+    if its rows are mutation types, as catalogues of COSMIC have them (SBS, DBS, ID, CN and SV). COSMIC's file of one
+    signature has a column, and so a component, for each genome: ``.filter(like="GRCh38", axis="index")`` takes one.
 
     Parameters
     ----------

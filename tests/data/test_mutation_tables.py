@@ -10,12 +10,22 @@ from realdata import real_counts
 from test_io import pytestmark
 
 import bayesnmf
-from bayesnmf.data.mutations import STRANDS, dbs78_types, id83_types, read_types, sbs96_types, sbs1536_types
+from bayesnmf.data.mutations import (
+    STRANDS,
+    cn48_types,
+    dbs78_types,
+    id83_types,
+    read_types,
+    sbs96_types,
+    sbs1536_types,
+    sv32_types,
+)
 from bayesnmf.data.reading import read_counts
 
 __all__ = ["pytestmark"]  # the same warnings are expected
 
 KINDS = {"SBS96": sbs96_types(), "DBS78": dbs78_types(), "ID83": id83_types(), "SBS1536": sbs1536_types()}
+KINDS |= {"CN48": cn48_types(), "SV32": sv32_types()}
 KINDS |= {
     f"SBS{96 * len(strands)}": tuple(f"{strand}:{name}" for strand in strands for name in sbs96_types())
     for strands in STRANDS
@@ -207,6 +217,9 @@ LAYOUTS = {
     ("SBS288", "sigprofiler.all"): sigprofiler,
     ("SBS384", "sigprofiler.all"): sigprofiler,
     ("SBS1536", "sigprofiler.all"): sigprofiler,
+    ("CN48", "sigprofiler.all"): sigprofiler,
+    ("SV32", "sigprofiler.all"): sigprofiler,
+    ("CN48", "without a header.txt"): lambda frame: frame.to_csv(sep="\t"),
     ("SBS1536", "icams.csv"): lambda frame: in_columns(
         frame,
         ["Mutation type", "Pentanucleotide"],
@@ -234,6 +247,17 @@ def check(counts, frame):
     np.testing.assert_array_equal(counts.dense, frame.to_numpy().T)
     assert counts.row_names.tolist() == frame.columns.tolist()
     assert counts.feature_names.tolist() == frame.index.tolist()
+
+
+def test_segments_and_structural_variants_are_those_of_cosmic():
+    segments, variants = cn48_types(), sv32_types()
+    assert (len(set(segments)), len(set(variants))) == (48, 32)
+    assert segments[:4] == ("0:homdel:0-100kb", "0:homdel:100kb-1Mb", "0:homdel:>1Mb", "1:LOH:0-100kb")
+    assert segments[28:30] == ("2:het:0-100kb", "2:het:100kb-1Mb")
+    assert segments[-1] == "9+:het:>40Mb"
+    assert variants[:2] == ("clustered_del_1-10Kb", "clustered_del_10-100Kb")
+    assert variants[15:17] == ("clustered_trans", "non-clustered_del_1-10Kb")
+    assert variants[-1] == "non-clustered_trans"
 
 
 @pytest.mark.parametrize("samples", [SAMPLES, ["S1"]], ids=["3 samples", "1 sample"])
@@ -318,8 +342,6 @@ UNKNOWN = {
     "SBS6144": [f"{strand}:{name}" for strand in "TUBNQ" for name in ("AA[C>A]AA", "TT[T>G]TT")],
     "ID415": ["T:1:Del:C:0", "A:1:Del:T:5", "U:2:Ins:R:5"],
     "DBS186": ["T:AC>CA", "Q:AC>CA", "B:TT>GG"],
-    "CNV48": ["0:homdel:0-100kb", "2:LOH:>40Mb"],
-    "SV32": ["clustered_del_1-10Kb", "non-clustered_trans"],
 }
 
 
