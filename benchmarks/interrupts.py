@@ -36,11 +36,13 @@ from bayesnmf.kernels.cpu import (
     particles,
     pearson,
     poisson_draws,
+    presence_draws,
     regression,
     replication,
     sampling,
     settling,
     shared_rates,
+    supports,
     tangent,
     urn,
 )
@@ -140,7 +142,17 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
 
     lost = allocation.padded(U.shape, np.float64)
     lost[:] = 1e-200
+
+    def presences() -> tuple[Array, ...]:
+        loadings, present = np.array(U[: n // 10]), np.zeros((n // 10, K))
+        first = tokens[: n // 10]
+        cells = np.zeros((0, m), bool), np.ones((1, K))
+        given = cells, (np.ones(K), np.zeros(K)), (supports.POISSON, 0.0, 1.0), seed, 2
+        presence_draws.draw_presence(first, V / V.sum(axis=1, keepdims=True), *given, loadings, present, 1)
+        return loadings, present
+
     return {
+        "draw_presence": presences,
         "expected_allocations (scattered)": lambda: allocation.expected_allocations(X, U, V, **given),
         "expected_allocations (gathered)": lambda: allocation.expected_allocations(X, U, V, transposed=Xt, **given),
         "expected_allocations (means underflow)": lambda: allocation.expected_allocations(

@@ -187,6 +187,7 @@ COUNTED = {
     "select.counts": lambda x: bayesnmf.select(x, ranks=[2]),
     "equivalences.counts": bayesnmf.equivalences,
     "log_evidence.counts": lambda x: bayesnmf.log_evidence(x, "gamma_poisson", 2),
+    "assign.counts": lambda x: bayesnmf.assign(x, KNOWN, chains=1, draws=1, warmup=1),
     "BayesNMF.fit.X": lambda x: BayesNMF(2).fit(x),
     "BayesNMF.fit_transform.X": lambda x: BayesNMF(2).fit_transform(x),
     "BayesNMF.partial_fit.X": lambda x: BayesNMF(2).partial_fit(x),

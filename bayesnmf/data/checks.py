@@ -280,19 +280,6 @@ def check_start_has_seeds(start: Any, names: list[str]) -> None:
         )
 
 
-def check_takes_seeds(prior: Any, names: list[str], rank: int) -> None:
-    """Refuse components whose prior has no counts to add to, more sets than components, and names of others."""
-    if type(prior).__name__ not in ("Dirichlet", "Gamma"):
-        name = type(prior).__name__
-        found = "known ones; leave fixed_components out" if prior.constants else f"{name}; use model='gamma_poisson'"
-        raise ValueError(f"seeds need components with a Dirichlet or Gamma prior: found {found}")
-    if len(names) > rank:
-        raise ValueError(f"rank must be at least the number of seeds, {len(names)}: found {rank}; raise rank")
-    taken = {*names} & {*map(str, range(len(names), rank))}
-    if taken:
-        raise ValueError(f"seeds must not have numbers of other components as names: found {shown(sorted(taken))}")
-
-
 def check_assignable(counts: Any, components: Any, noise: Any) -> None:
     """Refuse counts, components or a noise of which the presence of components cannot be sampled."""
     if not counts.in_memory:

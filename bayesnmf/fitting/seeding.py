@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from bayesnmf.data.checks import check_takes_seeds
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.seeds import Seeds
+from bayesnmf.fitting.checks import check_takes_seeds
 from bayesnmf.priors import Priors
 from bayesnmf.priors.pair import replace_sides, with_favoured
 from bayesnmf.priors.specification import stated_components

@@ -14,7 +14,7 @@ from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.presence_moves import draw_again, move_all, move_one
 from bayesnmf.kernels.cpu.streams import stream
 from bayesnmf.kernels.cpu.supports import QUADRATIC, Row, Space, Support, find_mode, new_space, new_support
-from bayesnmf.kernels.cpu.threads import even_bounds, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
@@ -124,4 +124,4 @@ def draw_presence(
     def draw(_: int, first: int, last: int) -> None:
         _draw_rows(*given, first, last, loadings, present)
 
-    in_blocks(even_bounds(n, min(n, 16)), draw, threads_or_default(threads, work))
+    in_blocks(even_bounds(n, min(n, block_count(work))), draw, threads_or_default(threads, work))
