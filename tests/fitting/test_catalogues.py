@@ -77,7 +77,7 @@ def test_a_removed_component_comes_back():
 def test_signatures_that_are_removed_from_cosmic_come_back(seed):
     """Each of twenty chosen at random: 53 of 60 have a cosine above 0.9, and all with a type above 15 %.
 
-    Flat ones (SBS3, SBS5) come back as a mixture with the others, and one of 60, SBS95, does not.
+    Flat ones (SBS3, SBS5) come back as a mixture with the others, and one of 60, SBS95, only with restarts.
     """
     there = find_data("pcawg_breast_sbs96")
     if there is None or not (path := there.with_name("COSMIC_v3.3.1_SBS_GRCh38.csv")).is_file():
