@@ -1,8 +1,11 @@
 """Which of 79 known signatures does each of 200 simulated tumours need? `assign` beside refits and other programs.
 
 Tumours have 5 to 8 signatures of COSMIC with shares from Dirichlet(2), and 100, 500 or 5,000 mutations, without noise
-and with noise of 30 % on the rates. ``python -m benchmarks.assign [--out FOLDER] [--sigprofiler PYTHON]`` prints a
-table; what an earlier run has kept in the folder is not run again. SigProfilerAssignment runs under its own Python.
+and with noise of 30 % on the rates. Then each of three signatures has carriers in turn: 30 % of the tumours have 3 to
+10 % of their mutations from it, and the area under the curve (AUC) says how well they are told from the others by the
+chance of presence, or by the share of a rival. ``python -m benchmarks.assign [--out FOLDER] [--sigprofiler PYTHON]``
+prints a table; what an earlier run has kept in the folder is not run again. SigProfilerAssignment runs under its own
+Python.
 """
 
 from __future__ import annotations
@@ -15,18 +18,21 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
+from scipy.stats import rankdata
 
 import bayesnmf
 
 DATA = Path(os.environ.get("BAYESNMF_DATA") or Path(__file__).parents[2] / "shared" / "data")
 N, SEED, CUT = 200, 1, 0.05
 SIZES, NOISES = (100, 500, 5000), (0.0, 0.3)
+CARRIED, CARRIERS, LEAST, MOST = ("SBS3", "SBS13", "SBS18"), 0.3, 0.03, 0.1
 SIGPROFILER = """
 import sys
 from SigProfilerAssignment import Analyzer
@@ -41,13 +47,20 @@ def catalogue() -> pd.DataFrame:
     return found.div(found.sum(axis=1), axis=0)
 
 
-def tumours(known: pd.DataFrame, size: int, noise: float) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return counts, and the expected number of mutations of each signature (200, K)."""
+def tumours(
+    known: pd.DataFrame, size: int, noise: float, carried: str | None = None
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return counts, and the expected number of mutations of each signature (200, K); some may carry one of them."""
     rng = np.random.default_rng([SEED, size, int(noise * 100)])
     share = np.zeros((N, len(known)))
+    others = np.flatnonzero(known.index != carried)
     for i in range(N):
-        chosen = rng.choice(len(known), rng.integers(5, 9), replace=False)
+        chosen = rng.choice(others, rng.integers(5, 9), replace=False)
         share[i, chosen] = rng.dirichlet(np.full(len(chosen), 2.0))
+    if carried is not None:
+        part = np.where(rng.random(N) < CARRIERS, rng.uniform(LEAST, MOST, N), 0.0)
+        share *= 1 - part[:, None]
+        share[:, known.index == carried] = part[:, None]
     rate = size * share @ known.to_numpy()
     if noise:
         rate = rate * rng.gamma(1 / noise**2, noise**2, rate.shape)
@@ -116,6 +129,15 @@ def figures_of(found: dict[str, Any], truth: np.ndarray) -> dict[str, Any]:
     return kept
 
 
+def auc_of(found: dict[str, Any], truth: np.ndarray, place: int) -> dict[str, Any]:
+    """Return how well carriers of a signature are told from other tumours."""
+    exposures = found["exposures"]
+    score = (found["presence"] if "presence" in found else exposures / exposures.sum(axis=1, keepdims=True))[:, place]
+    there = truth[:, place] > 0
+    above = rankdata(score)[there].sum() - there.sum() * (there.sum() + 1) / 2
+    return {"AUC": float(above / (there.sum() * (~there).sum()))}
+
+
 def main() -> None:
     """Run what is missing, and print all."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -129,22 +151,24 @@ def main() -> None:
     if options.sigprofiler:
         rivals["SigProfilerAssignment"] = by_sigprofiler(options.sigprofiler)
     known, lines = catalogue(), []
-    for noise in NOISES:
-        for size in SIZES:
-            counts, truth = tumours(known, size, noise)
-            for name, rival in rivals.items():
-                path = options.out / f"{name}_{size}_{noise}.json".replace(" ", "_")
-                if not path.exists():
-                    begun = time.perf_counter(), time.process_time()
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore")
-                        kept = figures_of(rival(counts, known, noise), truth)
-                    kept |= {"s": time.perf_counter() - begun[0], "cpu s": time.process_time() - begun[1]}
-                    path.write_text(json.dumps(kept), encoding="utf-8")
-                kept = json.loads(path.read_text(encoding="utf-8"))
-                bins = kept.pop("bins", None)
-                lines.append({"noise": noise, "mutations": size, "by": name, **kept})
-                print(pd.Series(lines[-1]).to_dict(), bins or "", flush=True)
+    for carried, noise, size in product((None, *CARRIED), NOISES, SIZES):
+        counts, truth = tumours(known, size, noise, carried)
+        for name, rival in rivals.items():
+            case = f"{name}_{size}_{noise}" if carried is None else f"{name}_{size}_{noise}_{carried}"
+            path = options.out / f"{case}.json".replace(" ", "_")
+            if not path.exists():
+                begun = time.perf_counter(), time.process_time()
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    found = rival(counts, known, noise)
+                seconds = {"s": time.perf_counter() - begun[0], "cpu s": time.process_time() - begun[1]}
+                place = None if carried is None else known.index.get_loc(carried)
+                kept = figures_of(found, truth) if place is None else auc_of(found, truth, place)
+                path.write_text(json.dumps(kept | seconds), encoding="utf-8")
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            bins = kept.pop("bins", None)
+            lines.append({"carried": carried, "noise": noise, "mutations": size, "by": name, **kept})
+            print(pd.Series(lines[-1]).to_dict(), bins or "", flush=True)
     print(pd.DataFrame(lines).round(3).to_string(index=False))
 
 
