@@ -268,6 +268,7 @@ def test_noisy_fits_on_disk_go_on_and_are_saved(blocks, monkeypatch, tmp_path, m
             fitted(blocks, "gamma_poisson", method, options, checkpoint=tmp_path / "run", noise=BY_ROW)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("given", [{"noise": BY_ROW}, {"missing": LOST}], ids=["noise", "missing"])
 def test_what_is_asked_of_a_fit_is_that_in_memory(blocks, given):
     one, two = (fitted(counts, "gamma_poisson", "vi", options_of("vi"), **given) for counts in (blocks, X))
