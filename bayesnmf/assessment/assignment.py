@@ -263,12 +263,13 @@ def _gathered(
 
 
 def _r_hat_of(presence: Array, chains: list[csr_array]) -> Array:
-    """Return R-hat of presence where it is in doubt, (n, K)."""
+    """Return R-hat of presence where it is in doubt, (n, K); infinite where each chain keeps to its own answer."""
     found = np.full(presence.size, np.nan)
     doubtful = np.flatnonzero((presence > DOUBTFUL) & (presence < 1 - DOUBTFUL))
     if len(doubtful):
         there = np.stack([(each[:, doubtful].toarray() > 0).astype(np.float64) for each in chains])
-        found[doubtful] = r_hat_and_ess(there)[0]
+        kept = np.all(there == there[:, :1], axis=(0, 1)) & np.any(there[:, 0] != there[0, 0], axis=0)
+        found[doubtful] = np.where(kept, np.inf, r_hat_and_ess(there)[0])
     return found.reshape(presence.shape)
 
 

@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 from scipy.stats import gamma
 
 import bayesnmf
+from bayesnmf.assessment.assignment import _r_hat_of
 from bayesnmf.inference.sampling.presence import quantiles_of_stored
 from bayesnmf.kernels.cpu.presence_draws import draw_presence
 from bayesnmf.kernels.cpu.supports import LINEAR, POISSON, QUADRATIC
@@ -221,6 +222,15 @@ def test_quantiles_of_few_draws():
     (low, middle) = quantiles_of_stored(values, (0.05, 0.5))
     assert (low[0], middle[0]) == (1.0, 2.0)
     assert np.isnan(low[1])
+
+
+def test_chains_that_keep_to_their_own_answers_have_an_infinite_r_hat():
+    mixed = np.tile([[0.0], [1.0]], (20, 1))
+    chains = [csr_array(np.hstack([np.full((40, 1), 1.0 - number), mixed, np.ones((40, 1))])) for number in (0, 1)]
+    found = _r_hat_of(np.array([[0.5, 0.5, 1.0]]), chains)[0]
+    assert found[0] == np.inf
+    assert 0.9 < found[1] < 1.1
+    assert np.isnan(found[2])
 
 
 @pytest.mark.parametrize(
