@@ -166,6 +166,7 @@ def assign(
     A component is present in a sample or not: its exposure is 0, or has a Gamma prior whose rate belongs to the sample,
     so that shares are Dirichlet. How often each is present, the shape and the dispersion are learned from all samples.
     All is sampled (`bayesnmf.kernels.cpu.presence_moves`), by chains that are compared, whatever the number of threads.
+    Ctrl-C returns the chains that had ended, and says so in `cautions`.
 
     Parameters
     ----------
@@ -220,20 +221,28 @@ def assign(
         check_assignable(data, known, noise)
         rngs = [np.random.default_rng([seed, number]) for number in range(chains)]
         found = _drawn(data, known, noise, (warmup, draws), rngs, report)
-    return _gathered(found, data, (known, split_labels(given).rows), noise, interval)
+    result = _gathered(found, data, (known, split_labels(given).rows), noise, interval)
+    if len(found) < chains:
+        result.cautions.append(f"interrupted: {len(found)} of {chains} chains ended")
+    return result
 
 
 def _drawn(
     data: Counts, known: Array, noise: Noise, rounds: tuple[int, int], rngs: list[Any], report: Any
 ) -> list[Drawn]:
-    """Return the draws of a chain for each generator."""
+    """Return the draws of a chain for each generator; after Ctrl-C, of those that had ended, if any had."""
     found, each = [], sum(rounds)
     for number, rng in enumerate(rngs):
 
         def tell(done: int, before: int = number * each) -> None:
             report("rounds", before + done + 1, len(rngs) * each, np.nan)
 
-        found.append(draw_chain(data, known, noise, rounds, rng, tell))
+        try:
+            found.append(draw_chain(data, known, noise, rounds, rng, tell))
+        except KeyboardInterrupt:
+            if not found:
+                raise
+            break
     return found
 
 

@@ -224,6 +224,24 @@ def test_quantiles_of_few_draws():
     assert np.isnan(low[1])
 
 
+@pytest.mark.parametrize("ended", [0, 1])
+def test_ctrl_c_returns_the_chains_that_had_ended(ended):
+    counts, known = [[90, 10, 0], [40, 20, 35]], [[0.9, 0.1, 0.0], [0.0, 0.2, 0.8]]
+
+    def interrupt(_, done, *__):
+        if done == 20 * ended + 5:
+            raise KeyboardInterrupt
+
+    settings = {"draws": 10, "warmup": 10}
+    if not ended:
+        with pytest.raises(KeyboardInterrupt):
+            bayesnmf.assign(counts, known, **settings, progress=interrupt)
+        return
+    found = bayesnmf.assign(counts, known, **settings, progress=interrupt)
+    assert found.cautions[-1] == "interrupted: 1 of 2 chains ended"
+    np.testing.assert_array_equal(found.presence, bayesnmf.assign(counts, known, **settings, chains=1).presence)
+
+
 def test_chains_that_keep_to_their_own_answers_have_an_infinite_r_hat():
     mixed = np.tile([[0.0], [1.0]], (20, 1))
     chains = [csr_array(np.hstack([np.full((40, 1), 1.0 - number), mixed, np.ones((40, 1))])) for number in (0, 1)]
