@@ -165,8 +165,7 @@ def assign(
 
     A component is present in a sample or not: its exposure is 0, or has a Gamma prior whose rate belongs to the sample,
     so that shares are Dirichlet. How often each is present, the shape and the dispersion are learned from all samples.
-    All is sampled (`bayesnmf.kernels.cpu.presence_moves`), by chains that are compared, whatever the number of threads.
-    Ctrl-C returns the chains that had ended, and says so in `cautions`.
+    All is sampled (`bayesnmf.kernels.cpu.presence_moves`) by chains that are compared; Ctrl-C returns those that ended.
 
     Parameters
     ----------
@@ -221,10 +220,7 @@ def assign(
         check_assignable(data, known, noise)
         rngs = [np.random.default_rng([seed, number]) for number in range(chains)]
         found = _drawn(data, known, noise, (warmup, draws), rngs, report)
-    result = _gathered(found, data, (known, split_labels(given).rows), noise, interval)
-    if len(found) < chains:
-        result.cautions.append(f"interrupted: {len(found)} of {chains} chains ended")
-    return result
+    return _gathered(found, data, (known, split_labels(given).rows), noise, interval, chains)
 
 
 def _drawn(
@@ -247,9 +243,9 @@ def _drawn(
 
 
 def _gathered(
-    found: list[Drawn], data: Counts, given: tuple[Array, Array | None], noise: Noise, interval: float
+    found: list[Drawn], data: Counts, given: tuple[Array, Array | None], noise: Noise, interval: float, chains: int
 ) -> Assignment:
-    """Return the result of the draws of all chains."""
+    """Return the result of the draws of all chains, or of those that ended before Ctrl-C."""
     import pandas as pd
 
     known, names = given
@@ -265,6 +261,7 @@ def _gathered(
     r_hat = _r_hat_of(presence, [each.loadings for each in found])
     dispersion = np.concatenate([each.shared[:, 1] for each in found])
     cautions = _cautions(r_hat, data, exposures @ known, presence, noise)
+    cautions += [f"interrupted: {len(found)} of {chains} chains ended"] * (len(found) < chains)
     return Assignment(
         presence, exposures, low, high, prevalence, r_hat, data.row_names, names, data.feature_names, known, dispersion,
         interval, drawn, noise.word, cautions,
