@@ -31,8 +31,8 @@ from bayesnmf.data.reading import read_counts as read_counts
 from bayesnmf.data.seeds import Seeds as Seeds
 from bayesnmf.data.simulation import Simulation as Simulation
 from bayesnmf.data.simulation import simulate as simulate
-from bayesnmf.estimators import BayesLDA as BayesLDA
-from bayesnmf.estimators import BayesNMF as BayesNMF
+from bayesnmf.estimators.lda import BayesLDA as BayesLDA
+from bayesnmf.estimators.nmf import BayesNMF as BayesNMF
 from bayesnmf.fitting.fit import fit as fit
 from bayesnmf.fitting.fitted import Fit as Fit
 from bayesnmf.fitting.fitted import load as load

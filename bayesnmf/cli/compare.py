@@ -8,7 +8,7 @@ from typing import Any
 from bayesnmf.cli.checks import check_list, check_outputs, check_suffix, check_whole
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
 from bayesnmf.cli.names import METHODS, MODELS
-from bayesnmf.cli.shared import add_checkpoint, add_counts, add_printing, add_seed
+from bayesnmf.cli.shared import add_checkpoint, add_counts, add_printing, add_seed, add_seeds
 
 HELP = "fit one model by several methods and compare them"
 DESCRIPTION = (
@@ -27,6 +27,7 @@ def add(command: argparse.ArgumentParser) -> None:
     group.add_argument("--rank", default="8", metavar="K", help="number of components (default: %(default)s)")
     group.add_argument("--methods", default="map,vi,gibbs,nuts", metavar="LIST",
                        help=f"comma-separated, of {', '.join(METHODS)} (default: %(default)s)")  # fmt: skip
+    add_seeds(group)
     add_seed(group)
     group = command.add_argument_group("output")
     add_checkpoint(group)
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     methods = check_list(options.methods, "--methods", METHODS)
     rank, seed = check_whole(options.rank, "--rank"), check_whole(options.seed, "--seed", 0)
     draws: Any = check_choice(options.draws, "--draws", ("thinned", "all"))
-    page = check_outputs({"--html": options.html}, (), (options.file,))
+    page = check_outputs({"--html": options.html}, (), (options.file, options.seeds))
     if page:
         check_suffix(page["--html"], "--html", (".html", ".htm"))
     counts, image_shape = read_counts_of(options)
@@ -60,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     check_plots_can_be_drawn()
 
     settings, progress = Settings(draws=draws), not options.quiet
-    result = compare(counts, options.model, rank, methods, seed=seed, settings=settings, out=out,
+    result = compare(counts, options.model, rank, methods, seeds=options.seeds, seed=seed, settings=settings, out=out,
                      checkpoint=options.checkpoint, progress=progress)  # fmt: skip
 
     def write_all() -> list[Any]:

@@ -27,6 +27,7 @@ from bayesnmf.cli.shared import (
     add_noise,
     add_options,
     add_printing,
+    add_seeds,
 )
 
 HELP = "fit a model: loadings, components, and their posterior"
@@ -51,9 +52,7 @@ def add(command: argparse.ArgumentParser) -> None:
     group.add_argument("--fixed-components", metavar="FILE",
                        help="known components, the first of all K: a fit, a table with one in each row, or one in each "
                        "column if the rows are mutation types")  # fmt: skip
-    group.add_argument("--seeds", metavar="FILE",
-                       help="sets of features that the first components are to have: a .gmt file, with name, "
-                       "description and features in each line")  # fmt: skip
+    add_seeds(group)
     add_noise(group)
     group.add_argument("--missing", metavar="WORD or FILE",
                        help="missing cells: zeros for all without a count, or a table with 1 at them and 0 elsewhere, "

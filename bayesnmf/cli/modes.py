@@ -15,6 +15,7 @@ from bayesnmf.cli.shared import (
     add_noise,
     add_options,
     add_printing,
+    add_seeds,
 )
 
 HELP = "how many different factorisations there are, and which components come back"
@@ -33,6 +34,7 @@ def add(command: argparse.ArgumentParser) -> None:
     add_exposures(command)
     group = add_model(command, methods=("map", "vi", "bld"))
     add_options(group)
+    add_seeds(group)
     add_noise(group)
     group.add_argument("--starts", default="20", metavar="N", help="number of runs (default: %(default)s)")
     group.add_argument("--jobs", metavar="N", help="number of runs side by side (default: one for each core)")
@@ -56,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     starts = check_whole(options.starts, "--starts")
     jobs = None if options.jobs is None else check_whole(options.jobs, "--jobs")
     named = {f"--{name}": getattr(options, name) for name in ("table", "runs", "components", "out", "plot")}
-    outputs = check_outputs(named, TABLE_OPTIONS, (options.file,))
+    outputs = check_outputs(named, TABLE_OPTIONS, (options.file, options.seeds))
     if "--out" in outputs:
         check_suffix(outputs["--out"], "--out", (".nc", ".zarr"))
     settings, noise = settings_of_method(options, method), check_noise_of_fit(options.noise, options.dispersion)
@@ -67,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
     counts, _ = read_counts_of(options)
     found = modes(counts, options.model, rank, method, starts=starts, seed=seed, jobs=jobs, options=settings,
-                  noise=noise, checkpoint=options.checkpoint, progress=not options.quiet,
+                  noise=noise, seeds=options.seeds, checkpoint=options.checkpoint, progress=not options.quiet,
                   **read_exposures(options))  # fmt: skip
 
     def write() -> None:

@@ -8,7 +8,15 @@ from typing import Any
 from bayesnmf.cli.checks import NOISES, check_list, check_outputs, check_ranks, check_whole
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
 from bayesnmf.cli.names import METHODS, MODELS, TABLES
-from bayesnmf.cli.shared import add_checkpoint, add_counts, add_exposures, add_options, add_printing, add_seed
+from bayesnmf.cli.shared import (
+    add_checkpoint,
+    add_counts,
+    add_exposures,
+    add_options,
+    add_printing,
+    add_seed,
+    add_seeds,
+)
 
 HELP = "how many components, and which model"
 DESCRIPTION = (
@@ -34,6 +42,7 @@ def add(command: argparse.ArgumentParser) -> None:
                        help="noises to compare, comma-separated: poisson, nb1, nb2 (default: %(default)s)")  # fmt: skip
     group.add_argument("--method", help=f"one of {', '.join(METHODS)} (default: vi; smc with the evidence)")
     add_options(group)
+    add_seeds(group)
     add_seed(group)
     group = command.add_argument_group("output")
     add_checkpoint(group)
@@ -54,7 +63,9 @@ def run(options: argparse.Namespace) -> int:
     given: Any = options.criterion
     criterion: Any = given if given is None else check_choice(given, "--criterion", tuple(OWN))
     chosen = None if options.method is None else check_choice(options.method, "--method", METHODS)
-    outputs = check_outputs({"--table": options.table, "--plot": options.plot}, ("--table",), (options.file,))
+    outputs = check_outputs(
+        {"--table": options.table, "--plot": options.plot}, ("--table",), (options.file, options.seeds)
+    )
 
     settings = settings_of_method(options, chosen or ("smc" if criterion == "evidence" else "vi"))
 
@@ -63,8 +74,9 @@ def run(options: argparse.Namespace) -> int:
     from bayesnmf.studies.selection.selecting import select
 
     counts, _ = read_counts_of(options)
-    found = select(counts, models, ranks, chosen, noise=noises, criterion=criterion, seed=seed, options=settings,
-                   checkpoint=options.checkpoint, progress=not options.quiet, **read_exposures(options))  # fmt: skip
+    found = select(counts, models, ranks, chosen, seeds=options.seeds, noise=noises, criterion=criterion, seed=seed,
+                   options=settings, checkpoint=options.checkpoint, progress=not options.quiet,
+                   **read_exposures(options))  # fmt: skip
 
     def write() -> None:
         if "--table" in outputs:

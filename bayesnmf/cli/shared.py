@@ -60,6 +60,13 @@ def add_noise(group: Group) -> None:
                        help="of nb1 and nb2: a number, or row or feature for one of each (learned)")  # fmt: skip
 
 
+def add_seeds(group: Group) -> None:
+    """Add the file of features that are named beforehand."""
+    group.add_argument("--seeds", metavar="FILE",
+                       help="sets of features that the first components are to have: a .gmt file, with name, "
+                       "description and features in each line")  # fmt: skip
+
+
 def add_seed(group: Group) -> None:
     """Add the seed."""
     group.add_argument("--seed", default="0", metavar="N", help="seed of all random numbers (default: %(default)s)")

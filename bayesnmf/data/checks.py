@@ -270,8 +270,9 @@ def check_has_features(found: np.ndarray, names: list[str], unknown: list[str]) 
         )
 
 
-def check_start_has_seeds(start: Any, names: list[str]) -> None:
-    """Refuse a fit as start whose components have other names than the seeds, or another order."""
+def check_start_has_seeds(start: Any, seeds: Any) -> None:
+    """Refuse a fit as start whose components have other names than the seeds, if there are any, or another order."""
+    names = [] if seeds is None else list(seeds.sets)
     found = getattr(start, "component_titles", names)[: len(names)]
     if found != names:
         raise ValueError(

@@ -78,9 +78,9 @@ class Seeds:
         return found
 
 
-def seeds_of(given: Any) -> Seeds:
-    """Return seeds that are given as such, as a mapping alone, or as a file of gene sets (``.gmt``)."""
-    if isinstance(given, Seeds):
+def seeds_of(given: Any) -> Seeds | None:
+    """Return seeds that are given as such, as a mapping alone, or as a file of gene sets (``.gmt``); None for None."""
+    if given is None or isinstance(given, Seeds):
         return given
     return Seeds(_read_sets(check_path(given, "seeds")) if isinstance(given, (str, Path)) else given)
 

@@ -113,7 +113,7 @@ def _check_groups(side: str, prior: Any) -> None:
         ):
             raise ValueError(
                 f"learn needs priors.{side}.{name} to pool over rows or features: found one of shape {size}; give a "
-                "number, or one for each component"
+                "number, or one for each component, and no seeds, which make a prior of this shape"
             )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,16 +17,15 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import with_names
-from bayesnmf.data.seeds import Seeds, seeds_of
+from bayesnmf.data.seeds import Seeds
 from bayesnmf.fitting.checkpointing import EACH, run_kept, seed_of
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.intervals import NEEDED, check_intervals, with_named_intervals
 from bayesnmf.fitting.job import Job, ProgressReport, check_combination, progress_context, resolve_priors
 from bayesnmf.fitting.keeping import with_draws
-from bayesnmf.fitting.known import RANK, rank_and_known
+from bayesnmf.fitting.known import NOTHING, RANK, Beforehand, given_of, with_names_of_seeds
 from bayesnmf.fitting.noisy import run_with_noise
 from bayesnmf.fitting.problems import with_own_start
-from bayesnmf.fitting.seeding import with_names_of_seeds, with_seeds
 from bayesnmf.options import METHODS, Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import served_options
@@ -109,7 +108,7 @@ def fit(
     ((4, 2), (2, 3))
     """
     model, method, noise = check_model(model), check_choice(method, "method", METHODS), check_noise(noise)
-    given, options = _given_of(rank, fixed_components, seeds), options_of(method, options)
+    (rank, given), options = _given(rank, fixed_components, seeds), options_of(method, options)
     kept = None if checkpoint is None else as_checkpoint(checkpoint)
     seed = seed_or_new(seed) if kept is None else seed_of(check_seed(seed), kept)
     with progress_context(progress) as report:
@@ -117,27 +116,17 @@ def fit(
         counts, own = without_missing(counts, missing) if marked else (counts, None)
         data = _read(counts, getattr(options, "dtype", "float64"), layer, feature_labels, report)
         data = _with_given(data, (row_names, feature_names), (row_exposure, feature_exposure), (own, observed, missing))
-        options = served_options(_resolved(options, model, method, data, given, noise), noise, method, data)
-        job = Job(data, model, given.rank, method, seed, with_own_start(options, data), report, noise)
+        options = served_options(_resolved(options, model, method, data, (rank, given), noise), noise, method, data)
+        job = Job(data, model, rank, method, seed, with_own_start(options, data), report, noise)
         record = _run(job, kept, given.seeds)
     return warn_of(Fit.of(record), stacklevel=4)
 
 
-class Given(NamedTuple):
-    """Number of components, and what is given of them: known ones as a frame or array, sets of features."""
-
-    rank: int
-    known: Any
-    seeds: Seeds | None
-
-
-def _given_of(rank: int | None, fixed_components: Any, seeds: Any) -> Given:
-    """Return the number of components, and what is known of them, if anything."""
-    named = None if seeds is None else seeds_of(seeds)
-    if fixed_components is not None:
-        return Given(*rank_and_known(rank, fixed_components), named)
-    fewest = RANK if named is None else max(RANK, len(named.sets))
-    return Given(check_rank(fewest if rank is None else rank), None, named)
+def _given(rank: int | None, fixed_components: Any, seeds: Any) -> tuple[int, Beforehand]:
+    """Return the number of components, and what is given of them, if anything."""
+    if fixed_components is None and seeds is None:
+        return check_rank(RANK if rank is None else rank), NOTHING
+    return given_of(rank, fixed_components, seeds)
 
 
 def _read(counts: Any, dtype: str, layer: str | None, feature_labels: str | None, told: ProgressReport) -> Counts:
@@ -160,13 +149,12 @@ def _with_given(
     return data
 
 
-def _resolved(options: Any, model: str, method: str, data: Counts, given: Given, noise: Noise) -> Any:
+def _resolved(options: Any, model: str, method: str, data: Counts, parts: tuple[int, Beforehand], noise: Noise) -> Any:
     """Return options with priors, algorithm and start in place of None; refuse combinations that cannot be fitted."""
-    rank, known, seeds = given
-    priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
-    if seeds is not None:
-        check_start_has_seeds(getattr(options, "start", None), list(seeds.sets))
-        priors = with_seeds(priors, seeds, data, rank)
+    rank, given = parts
+    priors = resolve_priors(model, data, rank, options.priors, given, METHODS[method].default_shapes)
+    if given.seeds is not None:
+        check_start_has_seeds(getattr(options, "start", None), given.seeds)
     plain = data.mask is not None or not allows_regression(noise, priors)
     resolved = resolve_options(replace(options, priors=priors), bool(data.rows_held), plain)
     if getattr(resolved, "draws", None) == "auto":

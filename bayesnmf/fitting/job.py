@@ -28,7 +28,7 @@ from bayesnmf.fitting.checks import (
     check_unexposed,
 )
 from bayesnmf.fitting.keeping import size_kept, size_written
-from bayesnmf.fitting.known import with_known_components
+from bayesnmf.fitting.known import NOTHING, Beforehand, with_known_components, with_seeds
 from bayesnmf.inference.starts.states import means_of_rank_one
 from bayesnmf.inference.status import NOT_A_NUMBER, NOT_FINITE, Status
 from bayesnmf.options import METHODS
@@ -55,9 +55,9 @@ LARGEST_FACTORS, LARGEST_DRAWS, LARGEST_TOKENS = 4 * 2**30, 4 * 2**30, 4 * 2**30
 
 
 def resolve_priors(
-    model: str, counts: Counts, rank: int, priors: Priors, known: Any = None, shapes: Shapes = EVEN
+    model: str, counts: Counts, rank: int, priors: Priors, given: Beforehand = NOTHING, shapes: Shapes = EVEN
 ) -> Priors:
-    """Return the priors with the model's defaults in place of None, and with known components if there are any."""
+    """Return the priors with the model's defaults in place of None, and with what is given of the components."""
     check_instance(priors, Priors, "priors")
     check_total(counts)
     rows, total = counts.shape[0] * float(counts.row_factor.mean()), counts.total
@@ -65,7 +65,9 @@ def resolve_priors(
         rows, total = _rows_and_total_of_all_cells(counts)
     exposure = counts.feature_factor * np.ones(counts.shape[1])
     filled = with_defaults(priors, model, max(total, 1.0) / rows, rank, exposure, shapes)
-    return filled if known is None else with_known_components(filled, known, counts, rank)
+    if given.known is not None:
+        filled = with_known_components(filled, given.known, counts, rank)
+    return filled if given.seeds is None else with_seeds(filled, given.seeds, counts, rank)
 
 
 def _rows_and_total_of_all_cells(counts: Counts) -> tuple[float, float]:

@@ -1,11 +1,12 @@
-"""Take components that are known beforehand into the prior of the components."""
+"""Take what is given of the components into their prior: known ones, and features that are named beforehand."""
 
 from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,14 +15,25 @@ from bayesnmf.data.checks import check_features_in_columns
 from bayesnmf.data.counts import Counts, DataWarning
 from bayesnmf.data.labels import Order, is_frame, order_of, split_labels
 from bayesnmf.data.reading import read_counts
-from bayesnmf.fitting.checks import check_known_components, check_room_for_known
+from bayesnmf.data.seeds import Seeds, seeds_of
+from bayesnmf.fitting.checks import check_known_components, check_room_for_known, check_takes_seeds
 from bayesnmf.priors import Priors
-from bayesnmf.priors.pair import replace_sides
+from bayesnmf.priors.pair import replace_sides, with_favoured
 from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.record import FitRecord
 
 RANK = 10  # without known components
+
+
+class Beforehand(NamedTuple):
+    """What is given of the components: known ones as a frame or array, and sets of features."""
+
+    known: Any = None
+    seeds: Seeds | None = None
+
+
+NOTHING = Beforehand()
 
 
 def with_known_components(priors: Priors, given: Any, counts: Counts, rank: int) -> Priors:
@@ -38,6 +50,31 @@ def with_known_components(priors: Priors, given: Any, counts: Counts, rank: int)
     if free.support == "simplex":
         known = known / known.sum(axis=1, keepdims=True)  # to rounding
     return replace_sides(priors, components=PartlyKnown(known, free, np.arange(len(known))))
+
+
+def with_seeds(priors: Priors, seeds: Seeds, counts: Counts, rank: int) -> Priors:
+    """Return the priors, which have no None left, with the named features favoured by the first components."""
+    prior = stated_components(priors.components)
+    check_takes_seeds(prior, list(seeds.sets), rank)
+    members = seeds.members(counts.feature_names)
+    return replace_sides(priors, components=with_favoured(prior, members, seeds.strength, rank))
+
+
+def with_names_of_seeds[F: FitRecord](fit: F, seeds: Seeds | None) -> F:
+    """Return the fit with the names of the sets, if there are any, as those of its first components."""
+    if seeds is None:
+        return fit
+    names = [*seeds.sets, *map(str, range(len(seeds.sets), fit.rank))]
+    return replace(fit, component_names=np.array(names, dtype=object))
+
+
+def given_of(rank: Any, fixed_components: Any, seeds: Any) -> tuple[int, Beforehand]:
+    """Return the number of components, by default as many as are given, and what is given of them."""
+    named = seeds_of(seeds)
+    if fixed_components is None and rank is None and named is not None:
+        rank = max(RANK, len(named.sets))
+    rank, known = rank_and_known(rank, fixed_components)
+    return rank, Beforehand(known, named)
 
 
 def rank_and_known(rank: Any, given: Any) -> tuple[int, Any]:

@@ -436,6 +436,7 @@ def test_without_a_file_digits_are_compared(capsys, tmp_path, monkeypatch):
     assert asked["shape"] == (334, 64)
     assert asked["arguments"] == ("gamma_poisson", 8, ["map", "vi", "gibbs", "nuts"])
     assert asked["settings"].pop("settings").draws == "thinned"
+    assert asked["settings"].pop("seeds") is None
     assert asked["settings"] == {"seed": 0, "out": Path(tmp_path / "out"), "checkpoint": None, "progress": False}
 
 

@@ -129,6 +129,32 @@ def test_what_is_no_feature_is_told_and_a_set_without_any_is_refused():
         bayesnmf.fit(COUNTS, rank=2, seeds={"a": ["word1"], "b": ["verb"]})
 
 
+def test_seeds_in_studies_are_those_of_a_fit():
+    """Select scores what fits with these seeds score; modes and compare name the components in every fit."""
+    fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=OPTIONS["vi"], seeds=SETS)
+    given = {"options": OPTIONS["vi"], "seeds": SETS, "check": False, "seed": 1, "splits": 1}
+    found = bayesnmf.select(COUNTS, ranks=(2, 3), **given)
+    plain = bayesnmf.select(COUNTS, ranks=(2, 3), **{**given, "seeds": None})
+    assert (found.table["mean"] != plain.table["mean"]).all()
+    with pytest.raises(ValueError, match="rank must be at least the number of seeds, 2: found 1"):
+        bayesnmf.select(COUNTS, ranks=(1, 3), **given)
+    modes = bayesnmf.modes(COUNTS, rank=3, starts=2, options=plain_vi(max_iter=40), seeds=SETS, scored=1, jobs=1)
+    assert [each.component_titles for each in modes.fits] == [["late", "early", "2"]] * len(modes.fits)
+    np.testing.assert_array_equal(
+        modes.best.priors.components.concentration, fit.priors.components.concentration, strict=True
+    )
+    settings = bayesnmf.Settings(options={"map": OPTIONS["map"], "vi": plain_vi(max_iter=20)}, dispersed=False)
+    compared = bayesnmf.compare(COUNTS, rank=3, methods=("map", "vi"), seeds=SETS, settings=settings)
+    assert [each.component_titles for each in compared.fits.values()] == [["late", "early", "2"]] * 2
+
+
+def test_estimators_name_what_seeds_name():
+    estimator = bayesnmf.BayesNMF(3, seeds=SETS, options=plain_vi(max_iter=3), random_state=0).fit(COUNTS)
+    assert estimator.get_feature_names_out().tolist() == ["late", "early", "bayesnmf2"]
+    with pytest.raises(ValueError, match=r"learn needs .* and no seeds"):
+        bayesnmf.fit(COUNTS, rank=3, options=VI(learn=("components",)), seeds=SETS)
+
+
 @pytest.mark.parametrize(
     ("seeds", "error", "message"),
     [

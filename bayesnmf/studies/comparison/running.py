@@ -18,7 +18,6 @@ from bayesnmf.checks import (
     check_fraction,
     check_instance,
     check_nonnegative,
-    check_rank,
     check_words,
 )
 from bayesnmf.data.blocks.opening import open_counts
@@ -26,12 +25,14 @@ from bayesnmf.data.checks import check_noise_to_compare
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
+from bayesnmf.data.seeds import Seeds
 from bayesnmf.data.splitting import split_counts
 from bayesnmf.fitting.checkpointing import keep_each_fit
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.intervals import with_own_posterior
 from bayesnmf.fitting.job import ProgressReport, check_combination, progress_context, resolve_priors
+from bayesnmf.fitting.known import given_of, with_names_of_seeds
 from bayesnmf.fitting.many import uninterrupted
 from bayesnmf.inference.status import INTERRUPTED, FitWarning
 from bayesnmf.options import METHODS, NUTS, VI, Gibbs, Options
@@ -119,6 +120,7 @@ def compare(
     rank: int = 8,
     methods: Sequence[str] = ("map", "vi", "gibbs", "nuts"),
     *,
+    seeds: Mapping[str, Sequence[Any]] | Seeds | str | Path | None = None,
     noise: str | Noise = "poisson",
     seed: int = 0,
     settings: Settings | None = None,
@@ -145,7 +147,7 @@ def compare(
         `counts`; thinned counts of linear variance have `keep` times as much. Held-out scores are those of the means.
     settings : Settings, optional
         Priors, held-out fractions, and options of single methods.
-    observed, missing, row_exposure, feature_exposure : as for `bayesnmf.fit`
+    seeds, observed, missing, row_exposure, feature_exposure : as for `bayesnmf.fit`
     out : path, optional
         Folder in which each fit is saved as soon as it is done (`fits/METHOD.nc`, or `.zarr` above 1 GiB). A folder
         that cannot be written to is refused before the first fit; later failures to save are reported as cautions.
@@ -160,7 +162,7 @@ def compare(
     """
     noise = check_noise_to_compare(check_noise(noise))
     methods = [check_choice(method, "methods", METHODS) for method in check_words(methods, "methods")]
-    model, rank, seed = check_model(model), check_rank(rank), check_count(seed, "seed", minimum=0)
+    model, seed, (rank, given) = check_model(model), check_count(seed, "seed", minimum=0), given_of(rank, None, seeds)
     settings = Settings() if settings is None else settings
     check_instance(settings, Settings, "settings")
     counts, own = without_missing(counts, missing)
@@ -169,7 +171,7 @@ def compare(
     check_integer_counts(data, "compare, which thins them", "round them")
     check_length_of_dispersion(noise, data.shape)
     split = split_counts(data, settings.keep, settings.withhold, np.random.default_rng(seed))
-    settings = replace(settings, priors=resolve_priors(model, split.train, rank, settings.priors, shapes=EVEN))
+    settings = replace(settings, priors=resolve_priors(model, split.train, rank, settings.priors, given, EVEN))
     if settings.withhold:
         check_one_prior_for_all_rows(settings.priors.loadings)
     noise = noise.of_rows(split.rows).thinned(settings.keep)
@@ -179,7 +181,7 @@ def compare(
     folder = None if out is None else check_folder(out, "out", [f"fits/{method}.nc" for method in methods])
     with progress_context(progress) as report, warnings.catch_warnings(), keep_each_fit(as_checkpoint(checkpoint)):
         warnings.simplefilter("ignore", FitWarning)  # reported as cautions instead
-        fit_by = partial(fit, split.train, model, rank, noise=noise, progress=report)
+        fit_by = partial(_named_fit, given.seeds, split.train, model, rank, noise=noise, progress=report)
         found, unsaved = _fit_all(fit_by, settings, methods, seed, folder)
         fits = align(found)
         remarked: Any = partial(fit_by, progress=lambda label, *more: report(f"{label}, other start", *more))
@@ -190,6 +192,11 @@ def compare(
     cautions += cautions_of_missing(methods, fits, others if settings.dispersed else fits)
     cautions += unscored + unsaved
     return Comparison(fits, as_table(rows), split, cautions, settings.draws)
+
+
+def _named_fit(seeds: Seeds | None, *of: Any, **settings: Any) -> Fit:
+    """Return a fit whose priors favour the seeds, with their names."""
+    return with_names_of_seeds(fit(*of, **settings), seeds)
 
 
 def _all_done(fits: Mapping[str, Fit], methods: Sequence[str]) -> bool:

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.seeds import Seeds
 from bayesnmf.fitting.job import ProgressReport, resolve_priors
+from bayesnmf.fitting.known import Beforehand
 from bayesnmf.options import Options
 from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.studies.selection.record import Candidate
@@ -35,6 +37,8 @@ class SelectionPlan:
         Number of halves of the rows.
     noises : list of Noise
         Noises that every candidate is fitted with.
+    seeds : Seeds or None
+        What the priors of the first components favour.
     """
 
     counts: Counts
@@ -48,6 +52,7 @@ class SelectionPlan:
     withhold: float
     halves: int
     noises: list[Noise] = field(default_factory=lambda: [POISSON])
+    seeds: Seeds | None = None
 
     def options_for(self, candidate: Candidate, counts: Counts) -> Any:
         """Return the options of a candidate's fit to these counts, whose priors have no None left.
@@ -55,7 +60,8 @@ class SelectionPlan:
         Shapes and concentrations that are left open are 1, for vi too. The sparse ones that `bayesnmf.fit` takes for
         its predictions find fewer of the ranks that made simulated counts (benchmarks/README.md, "Ranks").
         """
-        priors = resolve_priors(candidate.model, counts, candidate.rank, self.options.priors)
+        given = Beforehand(seeds=self.seeds)
+        priors = resolve_priors(candidate.model, counts, candidate.rank, self.options.priors, given)
         unread: Any = {"intervals": "mean_field"} if hasattr(self.options, "intervals") else {}  # by every criterion
         return replace(self.options, priors=priors, **unread)
 

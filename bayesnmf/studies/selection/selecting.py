@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,13 +14,13 @@ from bayesnmf.assessment.checks import check_ranks
 from bayesnmf.assessment.predictive_checks import predictive_checks
 from bayesnmf.checks import check_count, check_flag, check_words
 from bayesnmf.data.blocks.opening import open_counts
-from bayesnmf.data.checks import check_complete
+from bayesnmf.data.checks import check_complete, check_start_has_seeds
 from bayesnmf.data.conversion import check_integer_counts
-from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
+from bayesnmf.data.seeds import Seeds, seeds_of
 from bayesnmf.fitting.checkpointing import keep_each_fit, keep_loops
 from bayesnmf.fitting.fit import fit
-from bayesnmf.fitting.job import ProgressReport, check_combination, progress_context, resolve_priors
+from bayesnmf.fitting.job import ProgressReport, check_combination, progress_context
 from bayesnmf.fitting.many import uninterrupted
 from bayesnmf.fitting.settings import describe_options, digest_of_counts
 from bayesnmf.inference.status import FitWarning
@@ -29,7 +29,6 @@ from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import served_options
 from bayesnmf.options.methods import explains_names
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
-from bayesnmf.priors.noise import Noise
 from bayesnmf.priors.specification import check_model
 from bayesnmf.studies.selection.by_evidence import by_evidence
 from bayesnmf.studies.selection.by_stability import by_stability
@@ -55,6 +54,7 @@ def select(
     ranks: Iterable[int] | int = (2, 3, 4, 5, 6, 8, 10),
     method: str | None = None,
     *,
+    seeds: Mapping[str, Sequence[Any]] | Seeds | str | Path | None = None,
     noise: Any = "poisson",
     criterion: Literal["masked", "heldout", "evidence", "stability"] | None = None,
     splits: int | None = None,
@@ -99,7 +99,7 @@ def select(
     seed : int
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         Options of the fits; priors left open have shapes of 1. Local optima make scores jump; `restarts` helps.
-    row_exposure, feature_exposure, checkpoint, progress : as for `bayesnmf.fit`
+    seeds, row_exposure, feature_exposure, checkpoint, progress : as for `bayesnmf.fit`
         A checkpoint keeps every fit, so that the same call goes on; Ctrl-C keeps what can be compared.
 
     Returns
@@ -111,10 +111,9 @@ def select(
     TypeError, ValueError
         Invalid arguments, before the first fit.
     """
-    names = [check_model(model, "models") for model in check_words(models, "models")]
-    candidates = [Candidate(model, rank) for model in names for rank in check_ranks(ranks)]
-    check_flag(check, "check")
+    candidates = _candidates(models, ranks)
     kept, given = as_checkpoint(checkpoint), {"splits": splits, "keep": keep, "withhold": withhold, "halves": halves}
+    check_flag(check, "check")
     seed = check_count(seed, "seed", minimum=0)
     with progress_context(progress) as report, warnings.catch_warnings(), keep_each_fit(kept):
         data = with_exposures(open_counts(counts, "float64", told=report), row_exposure, feature_exposure)
@@ -124,27 +123,27 @@ def select(
         check_integer_counts(check_complete(data, "select"), "select", "round them")
         check_data(by, data, options)
         settings["withhold"] = share_withheld(by, settings["withhold"], withhold is not None, data)
-        _check_candidates(candidates, noises, data, (method, options, by == "stability" or settings["withhold"] > 0))
+        of_all = {"noises": noises, "seeds": seeds_of(seeds), **settings}
+        plan = SelectionPlan(data, candidates, method, options, seed, report, **of_all)
+        _check_candidates(plan, new_rows=by == "stability" or settings["withhold"] > 0)
         warnings.simplefilter("ignore", FitWarning)  # the table reports it
-        plan = SelectionPlan(data, candidates, method, options, seed, report, noises=noises, **settings)
         found = _by(by, plan, kept)
         return _checked(found, plan) if check and not found.interrupted else found
 
 
-def _check_candidates(
-    candidates: list[Candidate], noises: list[Noise], data: Counts, given: tuple[str, Any, bool]
-) -> None:
-    """Refuse candidates that cannot be fitted, before the first fit and not after hours of fits.
+def _candidates(models: Iterable[str] | str, ranks: Iterable[int] | int) -> list[Candidate]:
+    names = [check_model(model, "models") for model in check_words(models, "models")]
+    return [Candidate(model, rank) for model in names for rank in check_ranks(ranks)]
 
-    Given are the method, its options, and whether new rows are fitted.
-    """
-    method, options, new_rows = given
-    for model, rank in candidates:
-        priors = resolve_priors(model, data, rank, options.priors)
-        filled = replace(options, priors=priors)
-        check_combination(model, method, rank, data, filled)
-        for noise in noises:
-            served_options(filled, noise, method, data)
+
+def _check_candidates(plan: SelectionPlan, new_rows: bool) -> None:
+    """Refuse candidates that cannot be fitted, before the first fit and not after hours of fits."""
+    check_start_has_seeds(getattr(plan.options, "start", None), plan.seeds)
+    for candidate in plan.candidates:
+        filled = plan.options_for(candidate, plan.counts)
+        check_combination(candidate.model, plan.method, candidate.rank, plan.counts, filled)
+        for noise in plan.noises:
+            served_options(filled, noise, plan.method, plan.counts)
         if new_rows:
             check_one_prior_for_all_rows(filled.priors.loadings)
 
@@ -156,6 +155,7 @@ def _by(criterion: str, plan: SelectionPlan, kept: Checkpoint | None) -> Selecti
     if criterion in BY:
         return BY[criterion](plan)
     settings = describe_options(plan.options) | {"counts": digest_of_counts(plan.counts), "seed": str(plan.seed)}
+    settings |= {} if plan.seeds is None else {"seeds": repr((dict(plan.seeds.sets), plan.seeds.strength))}
     with keep_loops(kept, "evidence", {**settings, "candidates": repr(plan.candidates)}):
         return by_evidence(plan)
 

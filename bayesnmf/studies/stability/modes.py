@@ -15,6 +15,7 @@ that differs from mode to mode; `elbo_marginal` is tighter. Stacking weights say
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,12 +24,14 @@ import numpy as np
 
 from bayesnmf.checks import check_count, check_fraction
 from bayesnmf.data.blocks.opening import open_counts
+from bayesnmf.data.checks import check_start_has_seeds
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
+from bayesnmf.data.seeds import Seeds
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport, check_combination, progress_context, resolve_priors
-from bayesnmf.fitting.known import rank_and_known
+from bayesnmf.fitting.known import Beforehand, given_of
 from bayesnmf.fitting.many import number_of_jobs
 from bayesnmf.options import METHODS, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
@@ -61,6 +64,7 @@ def modes(
     starts: int = 20,
     options: Options | None = None,
     fixed_components: Any = None,
+    seeds: Mapping[str, Sequence[Any]] | Seeds | str | Path | None = None,
     noise: str | Noise = "poisson",
     observed: Any = None,
     missing: Any = None,
@@ -86,7 +90,7 @@ def modes(
         Number of runs. A run depends on `seed` and its own number alone, so more starts add runs.
     options : MAP, VI or BLD, optional
         Options of the fits, by default with a random start and one thread (see `bayesnmf.studies.stability.modes`).
-    fixed_components, observed, missing, row_exposure, feature_exposure : as for `bayesnmf.fit`
+    fixed_components, seeds, observed, missing, row_exposure, feature_exposure : as for `bayesnmf.fit`
     noise : {"poisson", "nb1", "nb2", "quasi"}, NegativeBinomial or Quasi
         Noise of every run, with a dispersion of its own if it is learned; "quasi" has that of a fit from the counts.
     threshold : float
@@ -121,24 +125,25 @@ def modes(
     """
     model, method, noise = check_model(model), check_has_objective(method), check_noise(noise)
     starts, seed = check_count(starts, "starts", most=MOST_STARTS), check_count(seed, "seed", minimum=0)
-    (rank, known), options = rank_and_known(rank, fixed_components), varied_options(options, method)
+    (rank, given), options = given_of(rank, fixed_components, seeds), varied_options(options, method)
     counts, own = without_missing(counts, missing)
     data = open_counts(counts, getattr(options, "dtype", "float64"))
     data = with_missing(with_exposures(data, row_exposure, feature_exposure), own, observed, missing)
     settings = check_fraction(threshold, "threshold"), check_fraction(keep, "keep"), check_scored(scored, data)
-    options = _completed(options, data, noise, model, method, (rank, known))
+    options = _completed(options, data, noise, model, method, (rank, given))
     jobs, kept = number_of_jobs(jobs, starts, options), as_checkpoint(checkpoint)
     if kept is not None:
         check_folder(kept.folder, "checkpoint", private=True)
-    runs = Runs(data, model, rank, method, options, seed, jobs, kept, noise)
+    runs = Runs(data, model, rank, method, options, seed, jobs, kept, noise, given.seeds)
     with progress_context(progress) as report:
         return _modes_of(with_one_power(runs, report), starts, settings, report)
 
 
-def _completed(options: Any, data: Counts, noise: Noise, model: str, method: str, given: tuple[int, Any]) -> Any:
+def _completed(options: Any, data: Counts, noise: Noise, model: str, method: str, parts: tuple[int, Beforehand]) -> Any:
     """Return the options with priors and defaults filled in; refuse combinations that cannot be fitted."""
-    rank, known = given
-    priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
+    rank, given = parts
+    priors = resolve_priors(model, data, rank, options.priors, given, METHODS[method].default_shapes)
+    check_start_has_seeds(options.start, given.seeds)
     plain = data.mask is not None or not allows_regression(noise, priors)
     options = resolve_options(replace(options, priors=priors), bool(data.rows_held), plain)
     check_combination(model, method, rank, data, options)

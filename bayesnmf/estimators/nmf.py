@@ -1,6 +1,6 @@
-"""Estimators with the interface of scikit-learn: `BayesNMF` and `BayesLDA`.
+"""The estimator `BayesNMF`, with the interface of scikit-learn.
 
-They call `bayesnmf.fit`, and can stand in pipelines, grid searches and wherever scikit-learn takes a transformer. What
+It calls `bayesnmf.fit`, and can stand in pipelines, grid searches and wherever scikit-learn takes a transformer. What
 `transform` returns for a row depends on this row and the components alone, so that ``fit_transform(X)`` is
 ``fit(X).transform(X)``, as scikit-learn asks; the loadings of the fit itself are in ``fit_.loadings``.
 """
@@ -24,8 +24,10 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import Order, order_of, split_labels
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import check_distinct, in_feature_order, with_names
+from bayesnmf.data.seeds import seeds_of
 from bayesnmf.data.splitting import completed
 from bayesnmf.data.suspicions import warn_of_data
+from bayesnmf.estimators.checks import check_no_generator, check_options_given, check_streamed
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.streaming import MinibatchVI
@@ -58,7 +60,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     noise, missing : optional
         Noise of the counts, and "nan" or "zeros" for what is missing, in all methods, as for `bayesnmf.fit`.
     seeds : mapping or Seeds, optional
-        Names of components with the features that each is to have, as for `bayesnmf.fit`; not in `partial_fit`.
+        Features that named components are to have, as for `bayesnmf.fit`; not in `partial_fit`.
     random_state : int, RandomState or None
         Seed of the fit, as in scikit-learn. With None, every fit has another.
 
@@ -140,8 +142,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         batch of rows: priors, batches, step sizes and types of the options are used, and `tol`, `max_iter`, `restarts`
         and the algorithm are those of `fit` alone.
         """
-        if self.seeds is not None:
-            raise ValueError("partial_fit takes no seeds: use fit, or leave seeds out")
+        check_streamed(self)
         first = "_stream" not in self.__dict__
         check_in_memory(X, "X")
         counts = self._counts(X, reset=first)
@@ -176,10 +177,9 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """Return the mean log-probability, in nats, of one half of each row's counts given the other half.
 
         Every count of a row falls in one of the halves by chance; the split depends on the counts of the row alone. So
-        the score of many rows is the mean of those of single rows, each weighted by the number of its held-out counts:
-        exactly under map and bld, and otherwise up to the error of averaging over posterior draws, whose number is
-        chosen for all rows together so that this error is about 0.0005 nats. It is NaN if no count was held out. Parts
-        of counts that are not whole numbers are never held out, and a DataWarning says that there are such.
+        the score of many rows is the mean of those of single rows, weighted by their held-out counts: exactly under map
+        and bld, else up to the error of averaging over posterior draws, about 0.0005 nats. It is NaN if no count was
+        held out. Parts of counts that are no whole numbers never are, and a DataWarning says that there are such.
         """
         counts = check_complete(self._counts(X), "score")
         if not counts.is_integer:
@@ -210,30 +210,27 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """Posterior of the fit."""
         return self.fit_.posterior
 
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the components, (K,): those of `seeds`, and the class with a number for the others."""
+        names: Any = super().get_feature_names_out(input_features)
+        named = seeds_of(self.seeds)
+        return names if named is None else np.array([*named.sets, *names[len(named.sets) :]], dtype=object)
+
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
 
     def _seed(self) -> int:
-        if isinstance(self.random_state, np.random.Generator):
-            raise ValueError(
-                "random_state must be a whole number, a RandomState or None, as in scikit-learn: found a Generator; "
-                "give a number, such as int(generator.integers(2**31))"
-            )
-        return int(check_random_state(self.random_state).randint(LARGEST_SEED))
+        return int(check_random_state(check_no_generator(self.random_state)).randint(LARGEST_SEED))
 
     def _options(self, **more: Any) -> Any:
         check_choice(self.method, "method", METHODS)
         names = ("priors", "tol", "max_iter", "restarts")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        if self.options is not None:
-            if given:
-                raise ValueError(f"give either options or {', '.join(given)}: found both; put all into options")
-            return self.options
         known = METHODS[self.method].options
-        for name in given:
-            if name not in known.__dataclass_fields__:
-                raise ValueError(f"{name} does not apply to method={self.method!r}: leave it out")
+        check_options_given(given, self.options, known, self.method)
+        if self.options is not None:
+            return self.options
         return known(**given, **{name: value for name, value in more.items() if name in known.__dataclass_fields__})
 
     def _counts(self, X: Any, reset: bool = False) -> Counts:
@@ -269,31 +266,3 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         tags.input_tags.sparse, tags.input_tags.allow_nan = True, self.missing == "nan"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-class BayesLDA(BayesNMF):
-    """Latent Dirichlet allocation, as a scikit-learn transformer: `BayesNMF` with ``model="dirichlet_poisson"``.
-
-    ``transform`` returns the proportions of the components in each row, and the rows of ``components_`` sum to 1.
-    Parameters and attributes are those of `BayesNMF`.
-    """
-
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        method: str = "vi",
-        priors: Priors | None = None,
-        tol: float | None = None,
-        max_iter: int | None = None,
-        restarts: int | None = None,
-        options: Any = None,
-        noise: Any = "poisson",
-        missing: Any = None,
-        seeds: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            n_components, model="dirichlet_poisson", method=method, priors=priors, tol=tol, max_iter=max_iter,
-            restarts=restarts, options=options, noise=noise, missing=missing, seeds=seeds, random_state=random_state,
-        )  # fmt: skip

@@ -1,0 +1,32 @@
+"""Checks of what estimators are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def check_streamed(estimator: Any) -> None:
+    """Refuse settings that `partial_fit` does not have."""
+    if estimator.seeds is not None:
+        raise ValueError("partial_fit takes no seeds: use fit, or leave seeds out")
+
+
+def check_no_generator(state: Any) -> Any:
+    """Return the state of random numbers; refuse a Generator, which scikit-learn does not know."""
+    if isinstance(state, np.random.Generator):
+        raise ValueError(
+            "random_state must be a whole number, a RandomState or None, as in scikit-learn: found a Generator; "
+            "give a number, such as int(generator.integers(2**31))"
+        )
+    return state
+
+
+def check_options_given(given: dict[str, Any], options: Any, known: Any, method: str) -> None:
+    """Refuse settings beside options that have them, and settings that the options of the method do not know."""
+    if options is not None and given:
+        raise ValueError(f"give either options or {', '.join(given)}: found both; put all into options")
+    for name in given:
+        if name not in known.__dataclass_fields__:
+            raise ValueError(f"{name} does not apply to method={method!r}: leave it out")
