@@ -7,8 +7,8 @@ from bayesnmf.assessment.absence import absence as absence
 from bayesnmf.assessment.agreement import Agreement as Agreement
 from bayesnmf.assessment.agreement import posterior_agreement as posterior_agreement
 from bayesnmf.assessment.allocation_marginal import log_p_allocation as log_p_allocation
-from bayesnmf.assessment.assignment import Assignment as Assignment
 from bayesnmf.assessment.assignment import assign as assign
+from bayesnmf.assessment.assignment_result import Assignment as Assignment
 from bayesnmf.assessment.bounds import elbo_augmented as elbo_augmented
 from bayesnmf.assessment.bounds import elbo_marginal as elbo_marginal
 from bayesnmf.assessment.coherence import coherence as coherence

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array, vstack
 
-from bayesnmf.checks import check_count, check_fraction, check_names, check_seed, seed_or_new
+from bayesnmf.assessment.assignment_result import Assignment
+from bayesnmf.assessment.extra_components import aligned, first_extra
+from bayesnmf.checks import check_count, check_fraction, check_seed, seed_or_new
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.checks import check_assignable
 from bayesnmf.data.counts import Counts
@@ -22,136 +23,18 @@ from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.noise import Noise
 from bayesnmf.priors.specification import PARAMETER
 from bayesnmf.results.mixing import r_hat_and_ess
-from bayesnmf.text import text_table
 from bayesnmf.types import Array
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 DOUBTFUL = 0.05  # chances from here to 1 less it are judged by R-hat
 R_HAT, MANY = 1.2, 0.1  # R-hat that is high, and the share of the doubtful chances above it that is cautioned of
 SPREAD = 1.5  # Pearson's χ² of Poisson counts, over its degrees of freedom, from which on another noise is advised
-SHOWN = 10
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Assignment:
-    """Which known components each sample has, and how much of each.
-
-    Attributes
-    ----------
-    presence : ndarray (n, K)
-        Chance that each component is present in each sample; NaN for a sample without counts, of which nothing is known
-        but `prevalence`.
-    exposures : ndarray (n, K)
-        Posterior means of the exposures, in counts; a draw in which a component is absent has 0, and so have samples
-        without counts.
-    low, high : ndarray (n, K)
-        Interval of each exposure if the component is present; NaN where no draw has it.
-    prevalence : DataFrame
-        Row for each component: mean, low and high of the share of samples in which it is present.
-    r_hat : ndarray (n, K)
-        R-hat of presence over the chains; NaN for chances below 0.05 or above 0.95.
-    row_names, component_names, feature_names : ndarray
-    components : ndarray (K, m)
-        Known components, whose rows sum to 1, with the features in the order of the counts.
-    dispersion : ndarray
-        Draws of the dispersion of negative binomial noise; zeros for Poisson noise.
-    interval : float
-        Probability between low and high.
-    draws : csc_array (draws, n K)
-        Exposures drawn by all chains, 0 where a component is absent.
-    noise : str
-    cautions : list of str
-        Reasons to doubt the result.
-    """
-
-    presence: Array
-    exposures: Array
-    low: Array
-    high: Array
-    prevalence: pd.DataFrame
-    r_hat: Array
-    row_names: Array
-    component_names: Array
-    feature_names: Array
-    components: Array
-    dispersion: Array
-    interval: float
-    draws: csc_array
-    noise: str
-    cautions: list[str]
-
-    def table(self, least: float = 0.05) -> pd.DataFrame:
-        """Return a row for each sample and component whose chance of presence is at least `least`.
-
-        Samples without counts have none.
-
-        Columns: ``sample``, ``component``, ``chance`` of presence, ``exposure`` (mean, in counts), ``share`` of the
-        sample, ``if_present`` (mean if it is present), ``low`` and ``high`` of its interval then, and ``r_hat``.
-        """
-        import pandas as pd
-
-        rows, columns = np.nonzero(self.presence >= least)
-        mean = self.exposures[rows, columns]
-        totals = np.maximum(self.exposures.sum(axis=1), 1e-300)
-        there = np.diff(self.draws.indptr).reshape(self.presence.shape)[rows, columns] / self.draws.shape[0]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            if_present = mean / there
-        return pd.DataFrame(
-            {
-                "sample": self.row_names[rows],
-                "component": self.component_names[columns],
-                "chance": self.presence[rows, columns],
-                "exposure": mean,
-                "share": mean / totals[rows],
-                "if_present": if_present,
-                "low": self.low[rows, columns],
-                "high": self.high[rows, columns],
-                "r_hat": self.r_hat[rows, columns],
-            }
-        )
-
-    def feature_probabilities(self, sample: Any) -> pd.DataFrame:
-        """Return the probability that a count of each feature of a sample comes from each component, features by K.
-
-        It is the posterior mean of u_k β_kj / Σ_l u_l β_lj, which says nothing of features without counts, and is NaN
-        for a sample without any.
-        """
-        import pandas as pd
-
-        at = check_names([sample], self.row_names, "sample")
-        row, rank = 0 if at is None else int(at[0]), len(self.components)
-        found, drawn = (
-            np.zeros(self.components.shape),
-            self.draws[:, row * rank : (row + 1) * rank].toarray().astype(np.float64),
-        )
-        for u in drawn:
-            parts = u[:, None] * self.components
-            found += parts / np.maximum(parts.sum(axis=0), 1e-300)
-        found[np.isnan(self.presence[row])] = np.nan
-        return pd.DataFrame(found.T / len(drawn), index=self.feature_names, columns=self.component_names)
-
-    def __repr__(self) -> str:
-        n, rank = self.presence.shape
-        title = f"{n} samples, {rank} components, {self.noise} noise"
-        order = np.argsort(-np.nansum(self.presence, axis=0), kind="stable")[:SHOWN]
-        shares = self.exposures.sum(axis=0) / max(self.exposures.sum(), 1e-300)
-        lines = [
-            [str(self.component_names[k]), f"{(self.presence[:, k] > 0.5).sum()}",
-             f"{self.prevalence['mean'].iloc[k]:.0%}", f"{shares[k]:.1%}"] for k in order
-        ]  # fmt: skip
-        notes = [f"the {len(order)} most frequent of {rank} components"] if rank > len(order) else []
-        if silent := int(np.isnan(self.presence).all(axis=1).sum()):
-            notes.append(f"nothing is said of {silent} sample{'s' if silent > 1 else ''} without counts")
-        notes += [f"CAUTION {caution}" for caution in self.cautions]
-        return text_table(title, ["component", "present in", "prevalence", "share of counts"], lines, notes)
 
 
 def assign(
     counts: Any,
     catalogue: Any,
     *,
+    extra: int = 0,
     noise: str | Noise = "poisson",
     missing: Any = None,
     chains: int = 2,
@@ -173,6 +56,8 @@ def assign(
         Whole numbers with samples in rows.
     catalogue : array, DataFrame (K, m), Fit or path
         Known components. Features with names are matched by name; a file may be as COSMIC offers it.
+    extra : int
+        Number of components to look for that the catalogue lacks; they are drawn with everything else.
     noise : {"poisson", "nb1", "nb2"} or NegativeBinomial
         Noise of the counts; mutations mostly vary as "nb2" says (docs/noise.md). One dispersion for all cells.
     missing : array or sparse matrix of booleans (n, m), "nan" or "zeros", optional
@@ -181,10 +66,7 @@ def assign(
         Number of chains, kept rounds of each, and rounds before; a round has 8 moves of all loadings of a row.
     interval : float
         Probability of the intervals.
-    seed : int or None
-        Seed of the chains; None for a different one each time.
-    progress : bool or callable
-        As for `bayesnmf.fit`.
+    seed, progress : as for `bayesnmf.fit`
 
     Returns
     -------
@@ -209,8 +91,8 @@ def assign(
            [1., 1.]])
     """
     noise, seed = check_noise(noise), seed_or_new(check_seed(seed))
-    chains, draws = check_count(chains, "chains"), check_count(draws, "draws")
-    warmup, interval = check_count(warmup, "warmup"), check_fraction(interval, "interval")
+    chains, draws, warmup = (check_count(*each) for each in ((chains, "chains"), (draws, "draws"), (warmup, "warmup")))
+    extra, interval = check_count(extra, "extra", minimum=0), check_fraction(interval, "interval")
     given = catalogue_of(catalogue)
     with progress_context(progress) as report:
         counts, own = without_missing(counts, missing)
@@ -219,12 +101,13 @@ def assign(
         known = np.ascontiguousarray(known / known.sum(axis=1, keepdims=True))
         check_assignable(data, known, noise)
         rngs = [np.random.default_rng([seed, number]) for number in range(chains)]
-        found = _drawn(data, known, noise, (warmup, draws), rngs, report)
+        begun = first_extra(data, known, extra, noise, seed)
+        found = aligned(_drawn(data, (known, begun), noise, (warmup, draws), rngs, report))
     return _gathered(found, data, (known, split_labels(given).rows), noise, interval, chains)
 
 
 def _drawn(
-    data: Counts, known: Array, noise: Noise, rounds: tuple[int, int], rngs: list[Any], report: Any
+    data: Counts, components: tuple[Array, Array], noise: Noise, rounds: tuple[int, int], rngs: list[Any], report: Any
 ) -> list[Drawn]:
     """Return the draws of a chain for each generator; after Ctrl-C, of those that had ended, if any had."""
     found, each = [], sum(rounds)
@@ -234,7 +117,7 @@ def _drawn(
             report("rounds", before + done + 1, len(rngs) * each, np.nan)
 
         try:
-            found.append(draw_chain(data, known, noise, rounds, rng, tell))
+            found.append(draw_chain(data, components, noise, rounds, rng, tell))
         except KeyboardInterrupt:
             if not found:
                 raise
@@ -249,7 +132,11 @@ def _gathered(
     import pandas as pd
 
     known, names = given
-    names = np.arange(len(known)) if names is None else np.asarray(names)
+    new = np.concatenate([each.extra for each in found])
+    own = range(len(known)) if names is None else names
+    names = np.array([*own, *(f"extra {number}" for number in range(1, new.shape[1] + 1))])
+    spread = np.vstack([np.zeros_like(known), new.std(axis=0)])
+    known = np.vstack([known, new.mean(axis=0)])
     drawn = csc_array(vstack([each.loadings for each in found], format="csc"))
     presence = np.mean([each.presence for each in found], axis=0)
     exposures = np.asarray(drawn.sum(axis=0), dtype=np.float64).reshape(presence.shape) / drawn.shape[0]
@@ -261,10 +148,11 @@ def _gathered(
     r_hat = _r_hat_of(presence, [each.loadings for each in found])
     dispersion = np.concatenate([each.shared[:, 1] for each in found])
     cautions = _cautions(r_hat, data, exposures @ known, presence, noise)
-    cautions += [f"interrupted: {len(found)} of {chains} chains ended"] * (len(found) < chains)
+    interrupted = len(found) < chains
+    cautions += [f"interrupted: {len(found)} of {chains} chains ended"] * interrupted
     return Assignment(
-        presence, exposures, low, high, prevalence, r_hat, data.row_names, names, data.feature_names, known, dispersion,
-        interval, drawn, noise.word, cautions,
+        presence, exposures, low, high, prevalence, r_hat, data.row_names, names, data.feature_names, known, spread,
+        dispersion, interval, drawn, noise.word, cautions, interrupted,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from bayesnmf.cli.checks import check_chance, check_noise_of_fit, check_outputs, check_whole
-from bayesnmf.cli.codes import SUCCESS
+from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
 from bayesnmf.cli.names import TABLES
 from bayesnmf.cli.shared import add_counts, add_printing, add_seed
 
@@ -26,6 +26,8 @@ def add(command: argparse.ArgumentParser) -> None:
                          help="known components: a fit, a table with one in each row, or one in each column if the "
                          "rows are mutation types")  # fmt: skip
     group = command.add_argument_group("model")
+    group.add_argument("--extra", default="0", metavar="N",
+                       help="components to look for that CATALOGUE lacks (default: %(default)s)")  # fmt: skip
     group.add_argument("--noise", default="poisson", metavar="WORD",
                        help="of the counts around their means: poisson; nb1 or nb2, negative binomial with linear or "
                        "quadratic variance (default: %(default)s)")  # fmt: skip
@@ -51,6 +53,7 @@ def add(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Read, sample, write and print."""
     rounds = {name: check_whole(getattr(options, name), f"--{name}") for name in ("chains", "draws", "warmup")}
+    rounds["extra"] = check_whole(options.extra, "--extra", 0)
     seed, interval = check_whole(options.seed, "--seed", 0), check_chance(options.interval, "--interval")
     least, noise = check_chance(options.least, "--least"), check_noise_of_fit(options.noise, options.dispersion, ())
     read = (options.file, options.catalogue, options.missing)
@@ -76,4 +79,4 @@ def run(options: argparse.Namespace) -> int:
             save_figure(presence(found), outputs["--plot"])
 
     finish(write, repr(found), about, outputs, options.json)
-    return SUCCESS
+    return INTERRUPTED if found.interrupted else SUCCESS

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
 
-from bayesnmf.assessment.assignment import Assignment
+from bayesnmf.assessment.assignment_result import Assignment
 from bayesnmf.checks import check_fraction
 from bayesnmf.plots.checks import check_any_present, check_result
 from bayesnmf.plots.style import SMALL, called, hide_frame, make_panels

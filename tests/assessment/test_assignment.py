@@ -11,7 +11,9 @@ from scipy.stats import gamma
 
 import bayesnmf
 from bayesnmf.assessment.assignment import _r_hat_of
-from bayesnmf.inference.sampling.presence import quantiles_of_stored
+from bayesnmf.assessment.extra_components import aligned
+from bayesnmf.inference.sampling.extra_components import CONCENTRATION, draw_extra
+from bayesnmf.inference.sampling.presence import Drawn, quantiles_of_stored
 from bayesnmf.kernels.cpu.presence_draws import draw_presence
 from bayesnmf.kernels.cpu.supports import LINEAR, POISSON, QUADRATIC
 from bayesnmf.kernels.cpu.threads import even_bounds
@@ -199,6 +201,65 @@ def test_samples_without_counts_have_no_chances_and_change_nothing():
     np.testing.assert_array_equal(found.prevalence, plain.prevalence)
 
 
+@pytest.mark.parametrize("noise", [(POISSON, 0.0), (QUADRATIC, 2.0), (LINEAR, 5.0)], ids=["poisson", "nb2", "nb1"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_extra_components_are_drawn_from_their_conditional(noise, missing):
+    """Components from the prior, and then drawn given counts made with them, are from the prior again.
+
+    Of means, squares and products of coordinates: draws without the unseen counts, rates or clusters, or with rates of
+    1 for clusters, have z-scores of 4.9 to 32.
+    """
+    rng, rounds = np.random.default_rng(0), 1500
+    loadings = np.array([[8.0, 20.0, 0.0], [0.0, 3.0, 25.0], [5.0, 30.0, 9.0]])
+    hidden = np.zeros((3, 4), bool) if missing else np.zeros((0, 4), bool)
+    hidden[:2, 0] = True
+    known, before, after = rng.dirichlet(np.ones(4), 1), [], []
+    for _ in range(rounds):
+        components = np.vstack([known, np.maximum(rng.dirichlet(np.full(4, CONCENTRATION), 2), 1e-290)])
+        before.append(components[1:].copy())
+        means = loadings @ components
+        kind, s = noise
+        if kind == POISSON:
+            counts = rng.poisson(means)
+        else:
+            size, odds = (np.full_like(means, 1 / s), s * means) if kind == QUADRATIC else (means / s, s)
+            counts = rng.poisson(rng.gamma(size) * odds)
+        if missing:
+            counts[hidden] = 0
+        draw_extra((counts.astype(float), hidden), loadings, components, 1, noise, rng)
+        after.append(components[1:])
+    one, two = (np.reshape(each, (rounds, 8)) for each in (before, after))
+    asked = [np.hstack([each, each**2, each[:, :4] * each[:, 4:]]) for each in (one, two)]
+    change = asked[1] - asked[0]  # each pair is of its own; draws within a pair depend on each other
+    assert np.abs(change.mean(axis=0) / (change.std(axis=0) / np.sqrt(rounds))).max() < 4
+
+
+@pytest.mark.parametrize(("noise", "word"), [(0.0, "poisson"), (0.2, "nb2")])
+def test_a_component_that_the_catalogue_lacks_comes_back(noise, word):
+    counts, known, truth = simulate(40, 1000, noise=noise)
+    own, had = known[13], truth[:, 13]  # ten of the samples have it
+    found = bayesnmf.assign(counts, np.delete(known, 13, axis=0), extra=1, noise=word, draws=15, warmup=15)
+    back = found.components[-1]
+    assert back @ own / np.linalg.norm(back) / np.linalg.norm(own) > 0.95
+    assert found.component_names[-1] == "extra 1"
+    assert (found.spread[:-1] == 0).all()
+    assert (np.abs(back - own) < 5 * found.spread[-1] + 0.01).all()
+    assert (found.presence[had > 150, -1] > 0.5).mean() > 0.8
+    assert (found.presence[had == 0, -1] < 0.5).mean() > 0.9
+
+
+def test_extra_components_of_all_chains_are_those_of_the_first():
+    rng = np.random.default_rng(0)
+    one = Drawn(csr_array(rng.poisson(1.0, (5, 6))), rng.random((2, 3)), rng.random((5, 3)), rng.random((5, 2)),
+                rng.dirichlet(np.full(9, 0.1), 2) + np.zeros((5, 1, 1)))  # fmt: skip
+    turned = Drawn(one.loadings[:, [0, 2, 1, 3, 5, 4]], one.presence[:, [0, 2, 1]], one.prevalence[:, [0, 2, 1]],
+                   one.shared, one.extra[:, ::-1])  # fmt: skip
+    found = aligned([one, turned])[1]
+    for each in ("presence", "prevalence", "extra"):
+        np.testing.assert_array_equal(getattr(found, each), getattr(one, each))
+    np.testing.assert_array_equal(found.loadings.toarray(), one.loadings.toarray())
+
+
 def test_missing_cells_say_nothing():
     counts, known, truth = simulate(12, 500)
     marked = counts.astype(float)
@@ -239,6 +300,7 @@ def test_ctrl_c_returns_the_chains_that_had_ended(ended):
         return
     found = bayesnmf.assign(counts, known, **settings, progress=interrupt)
     assert found.cautions[-1] == "interrupted: 1 of 2 chains ended"
+    assert found.interrupted
     np.testing.assert_array_equal(found.presence, bayesnmf.assign(counts, known, **settings, chains=1).presence)
 
 

@@ -16,6 +16,7 @@ from scipy.sparse import csc_array, csr_array, vstack
 from scipy.special import betaln, expit, gammaln
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.inference.sampling.extra_components import draw_extra
 from bayesnmf.kernels.cpu.presence_draws import draw_presence
 from bayesnmf.kernels.cpu.supports import LINEAR, POISSON, QUADRATIC
 from bayesnmf.priors.noise import NegativeBinomial, Noise
@@ -34,33 +35,35 @@ STEPS = 10
 class Drawn(NamedTuple):
     """Draws of one chain: loadings (draws, n K) sparse, shares of moves with presence (n, K), and what rows share.
 
-    Rows without counts have no loadings, and shares of NaN: they say nothing, and are left out of what rows share.
+    Extra components (draws, E, m) are those that are not known. Rows without counts have no loadings, and shares of
+    NaN: they say nothing, and are left out of what rows share.
     """
 
     loadings: csr_array
     presence: Array
     prevalence: Array
     shared: Array
+    extra: Array
 
 
 def draw_chain(
-    counts: Counts, components: Array, noise: Noise, rounds: tuple[int, int], rng: np.random.Generator,
+    counts: Counts, components: tuple[Array, Array], noise: Noise, rounds: tuple[int, int], rng: np.random.Generator,
     tell: Callable[[int], None],
 ) -> Drawn:  # fmt: skip
     """Return draws of a chain, after warm-up.
 
     Parameters
     ----------
-    components : ndarray (K, m)
-        Components whose rows sum to 1.
+    components : tuple of ndarray (K, m) and (E, m)
+        Known components, whose rows sum to 1, and where the extra ones begin.
     rounds : tuple of int
         Rounds of warm-up, and rounds that are kept.
     tell : callable
         Function that hears the number of each round.
     """
     some = np.flatnonzero(counts.row_totals > 0)
-    chain, kept, prevalence, shared = _Chain(counts.rows(some), components, noise, rng), [], [], []
-    loadings = np.zeros((counts.shape[0], len(components)))
+    chain, kept, prevalence, shared, extra = _Chain(counts.rows(some), components, noise, rng), [], [], [], []
+    loadings = np.zeros((counts.shape[0], len(chain.components)))
     presence = np.full_like(loadings, np.nan)
     presence[some] = 0.0
     for number in range(sum(rounds)):
@@ -72,35 +75,48 @@ def draw_chain(
             kept.append(csr_array(loadings.reshape(1, -1).astype(np.float32)))
             prevalence.append(chain.chances)
             shared.append((chain.shape, chain.dispersion))
-    return Drawn(vstack(kept, format="csr"), presence / rounds[1], np.array(prevalence), np.array(shared))
+            extra.append(chain.components[chain.known :].copy())
+    presence /= rounds[1]
+    return Drawn(vstack(kept, format="csr"), presence, np.array(prevalence), np.array(shared), np.array(extra))
 
 
 class _Chain:
     """State of a chain: loadings (n, K), chances of presence (K,), shape, dispersion, and logits and log weight."""
 
-    def __init__(self, counts: Counts, components: Array, noise: Noise, rng: np.random.Generator) -> None:
-        self.counts, self.components, self.noise, self.rng = counts, components, noise, rng
-        rank = len(components)
+    def __init__(self, counts: Counts, components: tuple[Array, Array], noise: Noise, rng: np.random.Generator) -> None:
+        self.counts, self.noise, self.rng = counts, noise, rng
+        self.known, self.components = len(components[0]), np.ascontiguousarray(np.vstack(components))
+        rank = len(self.components)
+        self.begun = HEATED if rank > self.known else 0  # what is begun from counts left over is lost in the heat
         mean = min(EXPECTED / rank, 0.5)
         self.centre = np.array([np.log(mean / (1 - mean)), np.log(WEIGHT)])
         self.common, self.chances, self.shape = self.centre.copy(), np.full(rank, mean), SHAPE
         given = noise.dispersion if isinstance(noise, NegativeBinomial) else 0.0
         self.learned, self.dispersion = given is None, DISPERSION if given is None else float(given)
-        self.loadings = _first_loadings(counts, components)
-        self.missing = np.zeros((0, components.shape[1]), bool)
-        self.exposure = np.ones((1, rank))
+        self.loadings = _first_loadings(counts, self.components)
+        self.missing = np.zeros((0, counts.shape[1]), bool)
         if counts.mask is not None:
             self.missing = counts.mask.missing.toarray() > 0
-            self.exposure = np.maximum(1.0 - counts.mask.sums_by_row(components.T), 0.0)
+
+    @property
+    def exposure(self) -> Array:
+        """Share of each component in the features that are counted, (n or 1, K)."""
+        if self.counts.mask is None:
+            return np.ones((1, len(self.components)))
+        return np.maximum(1.0 - self.counts.mask.sums_by_row(self.components.T), 0.0)
 
     def step(self, number: int) -> Array:
         """Draw everything once; return the share of the moves in which each component was present."""
+        number += self.begun
         share = np.zeros(self.loadings.shape)
         odds = np.log(self.chances) - np.log1p(-self.chances)
         prior = np.full(len(self.chances), self.shape), odds
-        seed = int(self.rng.integers(2**63))
-        draw_presence(self.counts.matrix, self.components, (self.missing, self.exposure), prior, self._noise_at(number),
+        seed, noise = int(self.rng.integers(2**63)), self._noise_at(number)
+        draw_presence(self.counts.matrix, self.components, (self.missing, self.exposure), prior, noise,
                       seed, MOVES, self.loadings, share)  # fmt: skip
+        if self.known < len(self.components):
+            cells = self.counts.dense, self.missing
+            draw_extra(cells, self.loadings, self.components, self.known, noise[:2], self.rng)
         if number >= FREE_FROM:
             self._draw_chances()
             self._draw_shape()
