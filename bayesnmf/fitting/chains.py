@@ -17,7 +17,8 @@ from bayesnmf.inference.sampling.draws_on_disk import DrawsOnDisk
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.options import VI
 from bayesnmf.options.methods import resolve_options
-from bayesnmf.priors.pair import movable_components
+from bayesnmf.priors.log_linear import EFFECTS, SHAPES
+from bayesnmf.priors.pair import movable_components, replace_sides
 from bayesnmf.priors.values import Value, separate_scale
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.mixing import UNJUDGED, judged_parts, mixing, mixing_verdict
@@ -71,11 +72,11 @@ def fit_of_draws(
     value, components = draws
     draws.clear()  # matched draws are copies, so the memory of these can be freed
     try:
-        matched = matched_draws(job, value, components)
+        matched = matched_draws(job, value, components, statistics)
     except KeyboardInterrupt:  # try again, since averages of unmatched draws would mix components
-        interrupted, matched = True, matched_draws(job, value, components)
+        interrupted, matched = True, matched_draws(job, value, components, statistics)
     del components
-    posterior, switching = matched
+    posterior, switching, statistics = matched
     means = value.means if isinstance(value, DrawsOnDisk) else means_of_draws
     del value
     found = UNJUDGED
@@ -96,7 +97,7 @@ def fit_of_draws(
         statistics=statistics,
         estimate=posterior,
     )
-    return with_mean_dispersion(fit, job.counts)
+    return with_mean_effects(with_mean_dispersion(fit, job.counts))
 
 
 def with_mean_dispersion(fit: FitRecord, counts: Counts) -> FitRecord:
@@ -108,12 +109,13 @@ def with_mean_dispersion(fit: FitRecord, counts: Counts) -> FitRecord:
     return replace(fit, noise=dispersed.with_dispersions(mean).noise)
 
 
-def statistics_of(dispersions: Array, counts: Counts) -> dict[str, Array] | None:
-    """Return drawn dispersions (chains, draws, lines) as statistics, (chains, draws) if all counts share one."""
-    if not dispersions.size:
-        return None
-    clustered: Any = counts
-    return {DISPERSION: dispersions[:, :, 0] if clustered.noise.by is None else dispersions}
+def statistics_of(chains: list[list[dict[str, Array]]], counts: Counts) -> dict[str, Array] | None:
+    """Return what is drawn beside both sides as statistics, (chains, draws, …)."""
+    found = {name: np.array([[draw[name] for draw in draws] for draws in chains]) for name in chains[0][0]}
+    dispersed: Any = counts
+    if DISPERSION in found and dispersed.noise.by is None:
+        found[DISPERSION] = found[DISPERSION][:, :, 0]
+    return found or None
 
 
 def means_of_draws(draws: Array) -> Array:
@@ -121,10 +123,12 @@ def means_of_draws(draws: Array) -> Array:
     return np.asarray(draws.mean(axis=(0, 1)))
 
 
-def matched_draws(job: Job, value: Value | DrawsOnDisk, components: Array) -> tuple[Draws, dict[str, float]]:
-    """Return draws with components matched that have the same priors, and diagnostics of the matching.
+def matched_draws(
+    job: Job, value: Value | DrawsOnDisk, components: Array, statistics: dict[str, Array] | None = None
+) -> tuple[Draws, dict[str, float], dict[str, Array] | None]:
+    """Return draws with components matched that have the same priors, diagnostics of the matching, and the statistics.
 
-    Known components keep their places.
+    Known components keep their places. Effects of covariates are in the order of the components.
     """
     orders, diagnostics = None, {}
     movable = movable_components(job.options.priors, job.rank)
@@ -136,4 +140,26 @@ def matched_draws(job: Job, value: Value | DrawsOnDisk, components: Array) -> tu
     else:
         loadings, scale = separate_scale(value)
         loadings = loadings if orders is None else alignment.reorder(loadings, orders, axis=-1)
-    return Draws(loadings, components, scale), diagnostics
+    if statistics is not None and orders is not None:
+        statistics = {name: _matched(name, values, orders) for name, values in statistics.items()}
+    return Draws(loadings, components, scale), diagnostics, statistics
+
+
+def _matched(name: str, values: Array, orders: Array) -> Array:
+    """Return statistics of draws in the order of the components, if they belong to these."""
+    if name == SHAPES:
+        return np.take_along_axis(values, orders, axis=-1)
+    return alignment.reorder(values, orders, axis=-1) if name == EFFECTS else values
+
+
+def with_mean_effects(fit: FitRecord) -> FitRecord:
+    """Return a fit whose prior of loadings has the means of drawn effects and shapes, if there are any."""
+    prior: Any = fit.priors.loadings
+    if fit.statistics is None or EFFECTS not in fit.statistics:
+        return fit
+    shapes = fit.statistics.get(SHAPES)
+    mean = None if shapes is None else np.exp(means_of_draws(np.log(shapes)))[None]
+    return replace(
+        fit,
+        priors=replace_sides(fit.priors, loadings=prior.with_effects(means_of_draws(fit.statistics[EFFECTS]), mean)),
+    )

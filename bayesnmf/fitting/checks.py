@@ -163,9 +163,8 @@ def _check_ranges(given: Any, name: str, dtype: str, ranges: dict[str, tuple[flo
     for parameter, value in given.parameters.items() if isinstance(given, Distribution) else ():
         limits = (least, rate if parameter in given.with_unit else shape)
         _check_range(value, f"{name}.{parameter}", limits, dtype)
-    for value in given.constants.values() if isinstance(given, Distribution) else ():
-        if np.asarray(value).dtype.kind == "f":
-            _check_range(value, "fixed_components", (least, RANGE_OF_STARTS[dtype][1]), dtype)
+    if isinstance(given, Distribution) and "known" in given.constants:
+        _check_range(given.constants["known"], "fixed_components", (least, RANGE_OF_STARTS[dtype][1]), dtype)
 
 
 def check_ranges(options: Any, dtype: str) -> None:

@@ -178,8 +178,8 @@ def _ascent_of_options(job: Job, problem: Problem, devices: list[Any], rng: np.r
         return gradient_ascent
     if options.algorithm == "minibatch":
         return partial(minibatch_ascent, batching=batching_of(options), rng=rng)
-    learned = getattr(options, "learn", ())
-    learn: Any = prior_learner(learned) if learned else None
+    learned = {*getattr(options, "learn", ()), *(["loadings"] if problem.loadings_prior.has_effects else [])}
+    learn: Any = prior_learner(sorted(learned)) if learned else None
     if getattr(problem.counts, "learned", False):
         learn = DispersionLearner(options.threads, learn)
     climb = partial(ascend, steps=steps_of(problem, options, schedule_of(options)), learn=learn)

@@ -14,6 +14,7 @@ from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.checks import check_start_has_seeds
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.covariates.reading import Covariates, read_given
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import with_names
@@ -48,6 +49,8 @@ def fit(
     options: Options | None = None,
     fixed_components: Any = None,
     seeds: Mapping[str, Sequence[Any]] | Seeds | str | Path | None = None,
+    formula: str | None = None,
+    covariates: Any = None,
     noise: str | Noise = "poisson",
     observed: Any = None,
     missing: Any = None,
@@ -80,6 +83,8 @@ def fit(
         Known components, the first r; priors given as arrays are for the others. Not for bld, collapsed Gibbs, GPUs.
     seeds : mapping of names to lists of features, Seeds or path of a .gmt file, optional
         Features that the first components are to have, which get the names: a prior and a start, not a constraint.
+    formula, covariates : str; DataFrame, Series, mapping of columns or array (n, p), optional
+        What loadings depend on, as "~ age + treatment", or all columns; of AnnData ``obs`` (docs/covariates.md).
     noise : {"poisson", "nb1", "nb2", "quasi"}, NegativeBinomial or Quasi
         Noise of counts that vary more than Poisson counts: negative binomial, or intervals widened (docs/noise.md).
     observed, missing : array or sparse matrix of booleans (n, m), "nan" or "zeros", optional
@@ -109,13 +114,11 @@ def fit(
     """
     model, method, noise = check_model(model), check_choice(method, "method", METHODS), check_noise(noise)
     (rank, given), options = _given(rank, fixed_components, seeds), options_of(method, options)
-    kept = None if checkpoint is None else as_checkpoint(checkpoint)
-    seed = seed_or_new(seed) if kept is None else seed_of(check_seed(seed), kept)
+    kept, seed = _kept_and_seed(checkpoint, seed)
     with progress_context(progress) as report:
-        marked = missing is not None or isinstance(counts, np.ma.MaskedArray)
-        counts, own = without_missing(counts, missing) if marked else (counts, None)
-        data = _read(counts, getattr(options, "dtype", "float64"), layer, feature_labels, report)
+        data, own = _read(counts, missing, (getattr(options, "dtype", "float64"), layer, feature_labels), report)
         data = _with_given(data, (row_names, feature_names), (row_exposure, feature_exposure), (own, observed, missing))
+        given = given._replace(covariates=_covariates_of(formula, covariates, counts, data))
         options = served_options(_resolved(options, model, method, data, (rank, given), noise), noise, method, data)
         job = Job(data, model, rank, method, seed, with_own_start(options, data), report, noise)
         record = _run(job, kept, given.seeds)
@@ -129,11 +132,26 @@ def _given(rank: int | None, fixed_components: Any, seeds: Any) -> tuple[int, Be
     return given_of(rank, fixed_components, seeds)
 
 
-def _read(counts: Any, dtype: str, layer: str | None, feature_labels: str | None, told: ProgressReport) -> Counts:
-    """Return counts as the package has them: those of an array at once, others from where they are."""
+def _kept_and_seed(checkpoint: Any, seed: int | None) -> tuple[Checkpoint | None, int]:
+    """Return the checkpoint, and the seed: the given one, that of the checkpoint or a new one."""
+    kept = None if checkpoint is None else as_checkpoint(checkpoint)
+    return kept, seed_or_new(seed) if kept is None else seed_of(check_seed(seed), kept)
+
+
+def _read(counts: Any, missing: Any, how: tuple[str, Any, Any], told: ProgressReport) -> tuple[Counts, Any]:
+    """Return counts as the package has them: those of an array at once, others from where they are; and their mask."""
+    marked, (dtype, layer, labels) = missing is not None or isinstance(counts, np.ma.MaskedArray), how
+    counts, own = without_missing(counts, missing) if marked else (counts, None)
     if isinstance(counts, np.ndarray):
-        return as_counts(counts, dtype=dtype, layer=layer, feature_labels=feature_labels)
-    return open_counts(counts, dtype, layer, feature_labels, told)
+        return as_counts(counts, dtype=dtype, layer=layer, feature_labels=labels), own
+    return open_counts(counts, dtype, layer, labels, told), own
+
+
+def _covariates_of(formula: str | None, covariates: Any, counts: Any, data: Counts) -> Covariates | None:
+    """Return the design of the rows of counts; None if neither a formula nor covariates are given."""
+    if formula is None and covariates is None:
+        return None
+    return read_given(formula, covariates, counts, data.row_names)
 
 
 def _with_given(

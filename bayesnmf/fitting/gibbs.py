@@ -56,7 +56,7 @@ def fit_gibbs(job: Job) -> FitRecord:
     every = schedules[0].every
     drawn = _stack_draws(job, [chains[c].draws for c in kept], -(-length // every))
     log_joint = np.array([chains[c].log_joint[:length] for c in kept])
-    statistics = statistics_of(np.array([chains[c].dispersions[:length] for c in kept]), job.counts)
+    statistics = statistics_of([chains[c].beside[:length] for c in kept], job.counts)
     found = fit_of_draws(job, drawn, log_joint, {}, interrupted, statistics)
     running = [schedules[c].running for c in kept]
     if running[0] is None:

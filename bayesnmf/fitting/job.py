@@ -16,6 +16,7 @@ from bayesnmf.checks import check_instance, check_progress, check_size
 from bayesnmf.data.blocks.checks import check_on_disk, check_room_for_rows
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.covariates.checks import check_covariates_served
 from bayesnmf.fitting.checks import (
     check_families,
     check_learnable,
@@ -27,7 +28,8 @@ from bayesnmf.fitting.checks import (
     check_total,
     check_unexposed,
 )
-from bayesnmf.fitting.keeping import size_kept, size_written
+from bayesnmf.fitting.covariates import with_covariates
+from bayesnmf.fitting.keeping import keeps_moments, size_kept, size_written
 from bayesnmf.fitting.known import NOTHING, Beforehand, with_known_components, with_seeds
 from bayesnmf.inference.starts.states import means_of_rank_one
 from bayesnmf.inference.status import NOT_A_NUMBER, NOT_FINITE, Status
@@ -67,7 +69,9 @@ def resolve_priors(
     filled = with_defaults(priors, model, max(total, 1.0) / rows, rank, exposure, shapes)
     if given.known is not None:
         filled = with_known_components(filled, given.known, counts, rank)
-    return filled if given.seeds is None else with_seeds(filled, given.seeds, counts, rank)
+    if given.seeds is not None:
+        filled = with_seeds(filled, given.seeds, counts, rank)
+    return filled if given.covariates is None else with_covariates(filled, given.covariates, rank)
 
 
 def _rows_and_total_of_all_cells(counts: Counts) -> tuple[float, float]:
@@ -94,6 +98,9 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
             check_proper_loadings(priors.loadings, "missing cells and draws, which would have no distribution")
         if METHODS[method].posterior != "point":
             check_unseen(counts.mask, priors)
+    if priors.loadings.has_effects:
+        thinned = METHODS[method].posterior == "draws" and keeps_moments(options, rank, counts.shape)
+        check_covariates_served(options, method, thinned)
     check_ranges(options, getattr(options, "dtype", "float64"))
     check_family(model, "loadings", priors.loadings, (n, rank))
     check_family(model, "components", priors.components, (rank, m))

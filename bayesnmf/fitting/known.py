@@ -13,6 +13,7 @@ import numpy as np
 from bayesnmf.checks import check_rank
 from bayesnmf.data.checks import check_features_in_columns
 from bayesnmf.data.counts import Counts, DataWarning
+from bayesnmf.data.covariates.reading import Covariates
 from bayesnmf.data.labels import Order, is_frame, order_of, split_labels
 from bayesnmf.data.reading import read_counts
 from bayesnmf.data.seeds import Seeds, seeds_of
@@ -27,10 +28,11 @@ RANK = 10  # without known components
 
 
 class Beforehand(NamedTuple):
-    """What is given of the components: known ones as a frame or array, and sets of features."""
+    """What is given of the components, known ones as a frame or array and sets of features, and covariates of rows."""
 
     known: Any = None
     seeds: Seeds | None = None
+    covariates: Covariates | None = None
 
 
 NOTHING = Beforehand()

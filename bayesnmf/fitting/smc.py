@@ -20,6 +20,7 @@ from bayesnmf.inference.tempering.clusters import tempered_target
 from bayesnmf.inference.tempering.combining import agree, log_of_mean, spread_of
 from bayesnmf.inference.tempering.running import tempered_runs
 from bayesnmf.inference.tempering.target import Target
+from bayesnmf.priors.noise import DISPERSION
 from bayesnmf.priors.values import stack_values
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
@@ -40,17 +41,17 @@ def fit_smc(job: Job) -> FitRecord:
     runs, interrupted = found.runs, found.interrupted
     places, particles = _resampled(runs, np.random.default_rng([job.seed, 1]))
     values, log_joint = _values(job, target, runs, places, particles)
-    posterior, switching = matched_draws(job, values[0], values[1])
+    posterior, switching, _ = matched_draws(job, values[0], values[1])
     ambiguous = {name: value for name, value in switching.items() if name == "ambiguous_draws"}  # draws are no chains
     figures, reason, enough = _judged(runs, places, particles)
     status = Status(enough and not interrupted, INTERRUPTED if interrupted else reason, len(found.ladder) - 1)
     dispersions = None
     if isinstance(job.counts, ClusteredCounts) and job.counts.learned:
         drawn = [
-            [runs[at].factors.dispersions[state] for at, state in zip(*each, strict=True)]
+            [{DISPERSION: runs[at].factors.dispersions[state]} for at, state in zip(*each, strict=True)]
             for each in zip(places, particles, strict=True)
         ]
-        dispersions = statistics_of(np.array(drawn), job.counts)
+        dispersions = statistics_of(drawn, job.counts)
     fit = job.record(
         means_of_draws(posterior.loadings),
         means_of_draws(posterior.components),

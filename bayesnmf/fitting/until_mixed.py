@@ -42,7 +42,7 @@ FEWEST = 12  # draws of a chain, whatever the budget
 
 
 class Drawn(NamedTuple):
-    """Draws of both sides, (chains, draws, …), their log joint, and drawn dispersions, without the first ones."""
+    """Draws of both sides, (chains, draws, …), their log joint, and what is drawn beside, without the first ones."""
 
     sides: list[Any]
     log_joint: Array
@@ -68,7 +68,7 @@ def fit_until_mixed(job: Job) -> FitRecord:
         return found
     posterior: Any = found.estimate
     shares = shares_of(job, posterior)
-    parts = judged_parts(posterior, job.seed, drawn.statistics)
+    parts = judged_parts(posterior, job.seed, found.statistics)
     figures = figures_of(parts, drawn.log_joint, shares, job.options.threads)
     texts = [f"{drawn.log_joint.size} draws", reason, in_words(figures)]
     status = Status(not reason and is_settled(figures), "; ".join(filter(None, texts)), drawn.log_joint.size)
@@ -137,8 +137,8 @@ class Course:
             for side in (0, 1)
         ]
         log_joint = np.array([chain.log_joint[first:length] for chain in chosen])
-        dispersions = np.array([chain.dispersions[first:length] for chain in chosen])
-        return Drawn(sides, log_joint, statistics_of(dispersions, self.job.counts))
+        beside = [chain.beside[first:length] for chain in chosen]
+        return Drawn(sides, log_joint, statistics_of(beside, self.job.counts))
 
     def _schedules(self) -> Iterator[Schedule]:
         """Yield the schedules of the blocks, from that in which a checkpoint was left."""
@@ -186,13 +186,14 @@ class Course:
 
     def _judged(self, drawn: Drawn) -> tuple[bool, str]:
         threads = self.options.threads
-        posterior, _ = matched_draws(self.job, *drawn.sides)
+        loadings, components = drawn.sides
+        posterior, _, statistics = matched_draws(self.job, loadings, components, drawn.statistics)
         if reason := difference_of_modes(posterior.components, drawn.log_joint):
             return False, reason
         shares = shares_of(self.job, posterior)
         if not whole_is_settled(shares, drawn.log_joint, threads):
             return False, ""
-        parts = judged_parts(posterior, self.job.seed, drawn.statistics)
+        parts = judged_parts(posterior, self.job.seed, statistics)
         return is_settled(figures_of(parts, drawn.log_joint, shares, threads)), ""
 
     def _end(self, reason: str) -> str:

@@ -112,6 +112,12 @@ class Side:
         value = self.matrix * times
         return Side(value, value, None, np.nan)
 
+    def unpenalised(self) -> Side:
+        """Return these draws, whose penalty is not known before a pass, since their prior has changed."""
+        other = copy(self)
+        other.penalty = np.nan
+        return other
+
     def forget(self) -> None:
         """Free cached arrays, which can be computed again."""
 

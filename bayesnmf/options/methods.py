@@ -260,7 +260,7 @@ def _best_algorithm(options: MAP | VI) -> str:
 def basis_of_mode(options: Any) -> Literal["natural", "log"]:
     """Return the basis in which a method takes the mode: as requested, else natural if the priors allow it."""
     stated = getattr(options, "basis", None)
-    return stated or ("log" if has_sparse_prior(options.priors) else "natural")
+    return stated or ("log" if has_sparse_prior(options.priors) or options.priors.loadings.has_effects else "natural")
 
 
 def chooses_basis(options: Any, basis: str) -> bool:

@@ -19,8 +19,10 @@ MOST_RATES = 100_000_000
 def check_has_part(prior: Any, side: str, part: str, what: str, cure: str) -> None:
     """Refuse `what` if the family of a prior lacks an optional part."""
     if prior != PARAMETER and part not in prior.optional:
-        if prior.constants:
+        if "known" in prior.constants:
             raise ValueError(f"{what} does not work with fixed_components; use {cure}, or leave fixed_components out")
+        if prior.has_effects:
+            raise ValueError(f"{what} does not work with covariates; use {cure}, or leave formula and covariates out")
         raise ValueError(
             f"{what} needs {OPTIONAL[part]}, which {type(prior).__name__} in priors.{side} does not have; "
             f"use {cure}, or another prior"
@@ -172,8 +174,10 @@ def check_broadcast(prior: Distribution, side: str, size: tuple[int, int]) -> No
     """Refuse a prior with parameters that do not broadcast to (n, K) or (K, m)."""
     sizes = prior.sizes(size)
     if misfit := prior.misfit(size):
-        raise ValueError(f"priors.{side} {misfit}; give fixed_components for these counts and this rank")
-    of = f", for the {sizes[prior.counted][0]} components besides the known ones" if prior.constants else ""
+        what = "fixed_components" if "known" in prior.constants else "covariates"
+        raise ValueError(f"priors.{side} {misfit}; give {what} for these counts and this rank")
+    beside = "known" in prior.constants
+    of = f", for the {sizes[prior.counted][0]} components besides the known ones" if beside else ""
     for name, value in prior.parameters.items():
         shape, full = np.shape(value), sizes[name]
         try:
@@ -186,6 +190,11 @@ def check_broadcast(prior: Distribution, side: str, size: tuple[int, int]) -> No
 
 def check_natural_basis(loadings: Any, components: Any) -> None:
     """Refuse the natural basis if a prior density is unbounded at 0."""
+    if loadings.has_effects:
+        raise ValueError(
+            "basis='natural' does not work with covariates: loadings and their means would go to 0 together, where the "
+            "density is unbounded; use basis='log'"
+        )
     for side, prior in (("loadings", loadings), ("components", components)):
         if prior != PARAMETER and prior.smallest_shape < 1:
             raise ValueError(
@@ -196,6 +205,10 @@ def check_natural_basis(loadings: Any, components: Any) -> None:
 
 def check_one_prior_for_all_rows(prior: Any) -> None:
     """Refuse a prior of the loadings that differs between rows, since new rows would have none."""
+    if prior.has_effects:
+        raise ValueError(
+            "covariates differ between rows, so new samples need theirs; give covariates, or leave both out"
+        )
     for name, value in prior.parameters.items():
         shape, shared = np.shape(value), prior.sizes((2, 3))[name][1] > 1
         if len(shape) == 2 and shape[0] > 1:

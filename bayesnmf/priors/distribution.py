@@ -235,6 +235,11 @@ class Distribution(Parameters, ABC):
         return self
 
     @property
+    def has_effects(self) -> bool:
+        """Whether the prior depends on covariates of rows, by effects that are learned or drawn beside both sides."""
+        return False
+
+    @property
     def free_prior(self) -> Distribution:
         """The prior of what is not known."""
         return self

@@ -6,11 +6,12 @@ from bayesnmf.priors.dirichlet import Dirichlet
 from bayesnmf.priors.distribution import Distribution, Support
 from bayesnmf.priors.gamma import Gamma
 from bayesnmf.priors.hierarchical_gamma import HierarchicalGamma
+from bayesnmf.priors.log_linear import LogLinear
 from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.priors.scaled_dirichlet import ScaledDirichlet
 
 FAMILIES: dict[str, type[Distribution]] = {
-    family.__name__: family for family in (Gamma, HierarchicalGamma, Dirichlet, ScaledDirichlet, PartlyKnown)
+    family.__name__: family for family in (Gamma, HierarchicalGamma, Dirichlet, ScaledDirichlet, PartlyKnown, LogLinear)
 }
 
 

@@ -201,6 +201,7 @@ class NegativeBinomial:
 
 
 Noise = Poisson | Quasi | NegativeBinomial
+DISPERSION = "dispersion"  # name of drawn ones among what is drawn beside both sides
 POISSON = Poisson()
 NOISES: dict[str, Noise] = {
     noise.word: noise for noise in (POISSON, NegativeBinomial("linear"), NegativeBinomial("quadratic"), Quasi())

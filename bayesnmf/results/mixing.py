@@ -16,8 +16,9 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 
 from bayesnmf.inference.side_by_side import side_by_side
+from bayesnmf.priors.log_linear import EFFECTS, SHAPES
+from bayesnmf.priors.noise import DISPERSION
 from bayesnmf.results.estimates import Draws
-from bayesnmf.results.record import DISPERSION
 from bayesnmf.types import Array
 
 R_HAT_LIMIT, ESS_LIMIT = 1.05, 100
@@ -38,19 +39,19 @@ UNJUDGED = {
 def judged_parts(posterior: Draws, seed: int, statistics: Mapping[str, Array] | None = None) -> list[Array]:
     """Return the draws that `mixing` judges: all components, and the loadings, with their scale, of up to 50 rows.
 
-    Dispersions are judged too, if they are among the statistics of the draws.
+    What is drawn beside both sides is judged too: dispersions, and effects of covariates.
 
     If there are more rows, `numpy.random.default_rng(seed).choice(n, 50, replace=False)` chooses 50, with the fit's
     seed.
     """
     rows = judged_rows(posterior.loadings.shape[2], seed)
     scale = [] if posterior.scale is None else [posterior.scale[:, :, rows]]
-    return [posterior.components, posterior.loadings[:, :, rows], *scale, *dispersions_of(statistics)]
+    return [posterior.components, posterior.loadings[:, :, rows], *scale, *drawn_beside(statistics)]
 
 
-def dispersions_of(statistics: Mapping[str, Array] | None) -> list[Array]:
-    """Return the drawn dispersions, (chains, draws, …), if they are among the statistics of the draws."""
-    return [] if statistics is None or DISPERSION not in statistics else [statistics[DISPERSION]]
+def drawn_beside(statistics: Mapping[str, Array] | None) -> list[Array]:
+    """Return drawn dispersions and effects, (chains, draws, …), that are among the statistics of the draws."""
+    return [statistics[name] for name in (DISPERSION, EFFECTS, SHAPES) if name in statistics] if statistics else []
 
 
 def judged_rows(n: int, seed: int) -> Array:

@@ -13,6 +13,7 @@ from bayesnmf.data.powered import working_counts
 from bayesnmf.inference.status import Status
 from bayesnmf.options import METHODS, Options
 from bayesnmf.priors import Priors
+from bayesnmf.priors.noise import DISPERSION as DISPERSION
 from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.priors.values import component_sums
@@ -21,7 +22,6 @@ from bayesnmf.types import Array
 
 HELD = "components_held"  # diagnostic of fits of new rows
 LEARNED = "dispersion_learned"  # diagnostic of fits whose dispersion was not given
-DISPERSION = "dispersion"  # statistic of fits whose dispersion was drawn
 
 
 @dataclass(frozen=True, eq=False, repr=False)

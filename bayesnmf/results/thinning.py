@@ -11,7 +11,7 @@ from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.priors.values import attach_scale
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.intervals import for_intervals
-from bayesnmf.results.mixing import dispersions_of, judged_rows, mixing_verdict, r_hat_and_ess, worst_figures
+from bayesnmf.results.mixing import drawn_beside, judged_rows, mixing_verdict, r_hat_and_ess, worst_figures
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.resampling import is_resampled
 from bayesnmf.types import Array
@@ -128,7 +128,7 @@ def with_moments[F: FitRecord](fit: F, running: list[Running] | list[RunningOnDi
     judged = [(found.r_hat.components, found.ess.components), (found.r_hat.loadings[rows], found.ess.loadings[rows])]
     if found.r_hat.scale is not None and found.ess.scale is not None:
         judged.append((found.r_hat.scale[rows], found.ess.scale[rows]))
-    judged += [r_hat_and_ess(part) for part in (*dispersions_of(fit.statistics), fit.trace)]
+    judged += [r_hat_and_ess(part) for part in (*drawn_beside(fit.statistics), fit.trace)]
     diagnostics = {**fit.diagnostics, **worst_figures(judged), "kept_every": float(every)}
     mixed, figures = mixing_verdict(diagnostics)
     status = fit.status

@@ -56,6 +56,9 @@ CASES = {
     "hierarchical gibbs": ("gibbs", "hierarchical_poisson", Gibbs(start="random", **SHORT)),
     "collapsed gibbs": ("gibbs", "dirichlet_poisson", Gibbs(collapsed=True, start="random", **SHORT)),
     "gibbs with scales": ("gibbs", "gamma_poisson", Gibbs(algorithm="allocations", priors=SCALES, **SHORT)),
+    "vi, covariates": ("vi", "gamma_poisson", VI(max_iter=16, start="random", threads=1)),
+    "gibbs, covariates": ("gibbs", "gamma_poisson", Gibbs(algorithm="allocations", priors=SCALES, **SHORT)),
+    "marginal gibbs, covariates": ("gibbs", "dirichlet_poisson", Gibbs(algorithm="marginal", **SHORT)),
     "smc": ("smc", "gamma_poisson", SMC(runs=2, particles=4, efficiency=0.3, threads=1)),
 }
 # One of each kind of algorithm and of each kind of state that it keeps.
@@ -67,6 +70,7 @@ BRIEF = [
     "gibbs, moments",
     "marginal gibbs",
     "collapsed gibbs",
+    "gibbs, covariates",
     "smc",
 ]
 
@@ -77,6 +81,7 @@ class Killed(BaseException):
 
 def run(case, checkpoint=None, counts=X, **more):
     method, model, options = CASES[case]
+    more |= {"covariates": {"x": np.linspace(-1, 1, len(X)) ** 3}} if "covariates" in case else {}
     return bayesnmf.fit(counts, model, 3, method, seed=5, options=options, checkpoint=checkpoint, **more)
 
 
@@ -142,7 +147,9 @@ def blocks(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("case", mostly_long(["vi, sparse", "gibbs, moments", "em"], 2))
+@pytest.mark.parametrize(
+    "case", mostly_long(["vi, sparse", "gibbs, moments", "em", "vi, covariates", "gibbs, covariates"], 2)
+)
 def test_fits_of_counts_on_disk_go_on(case, blocks, monkeypatch, tmp_path):
     expected, ends = run(case, counts=blocks), 0
     for steps in (2, 5):

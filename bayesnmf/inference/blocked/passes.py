@@ -44,8 +44,13 @@ class BlockedLoadings(Side):
     def rescaled(self, times: Array) -> BlockedLoadings:
         """Return these draws with component k times `times[k]`, whose penalty and sums are not known before a pass."""
         unknown = np.full(self.shape[1], np.nan)
-        layout = replace(self.reader.layout, times=times)
+        before = self.reader.layout.times
+        layout = replace(self.reader.layout, times=times if before is None else times * before)
         return BlockedLoadings(self._folder, layout, RowSums(unknown, unknown, np.nan, 0.0), self._counts)
+
+    def unpenalised(self) -> BlockedLoadings:
+        """Return these draws, whose penalty is not known before a pass."""
+        return self.with_sums(self.over._replace(penalty=np.nan))
 
     def with_sums(self, sums: RowSums) -> BlockedLoadings:
         """Return these loadings, with the sums that a pass has computed."""

@@ -23,9 +23,13 @@ from bayesnmf.inference.blocked.tasks import Pass
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import with_drawn_rates
+from bayesnmf.inference.sampling.effects import EffectDraws, draw_scale_moves
 from bayesnmf.inference.sides import Where, spread_at
 from bayesnmf.kernels.cpu.clusters import cluster_sums, drawn_clusters
 from bayesnmf.kernels.cpu.likelihood import cell_rates
+from bayesnmf.priors import Distribution
+from bayesnmf.priors.noise import DISPERSION
+from bayesnmf.priors.values import separate_scale
 from bayesnmf.types import Array
 
 REACH, STEPS = 2.4, 2  # lengths of steps in standard deviations, and steps a sweep
@@ -70,12 +74,12 @@ def log_likelihood_at(problem: Problem, state: State, threads: int | None) -> fl
 
 
 class DispersionDraws:
-    """Draws of the dispersion of a problem, if it is to be learned; the problem changes with them.
+    """Draws beside both sides, of the dispersion if it is learned, and of effects; the problem changes with them.
 
     Attributes
     ----------
     problem : Problem
-        Problem with the current dispersion.
+        Problem with the current dispersion, and the current effects of covariates.
     memory : tuple
         What a checkpoint keeps.
     """
@@ -83,6 +87,35 @@ class DispersionDraws:
     def __init__(self, problem: Problem, rng: np.random.Generator, threads: int | None) -> None:
         self.problem, self.rng, self.threads = problem, rng, threads
         self.length: Array | None = None
+        prior: Any = problem.loadings_prior
+        self.effects = EffectDraws(prior) if prior.has_effects else None
+
+    @property
+    def drawn(self) -> dict[str, Array]:
+        """What is drawn beside both sides, by name."""
+        dispersions = {} if self.dispersions is None else {DISPERSION: self.dispersions}
+        return dispersions if self.effects is None else {**dispersions, **self.effects.drawn}
+
+    def draw_effects(self, loadings: Array, components: Array) -> Array | None:
+        """Draw effects given both sides; return logarithms of factors of the components, (K,), None without any."""
+        assert self.effects is not None
+        self._take_effects(self.effects.draw(loadings, self.rng))
+        v = draw_scale_moves(self.problem, components, self.rng)
+        if v is not None:
+            self._take_effects(self.effects.moved(v))
+        return v
+
+    def draw_effects_at(self, state: State) -> State:
+        """Draw effects given a state; return the state, with other scales where the counts say nothing of these."""
+        if self.effects is None:
+            return state
+        loadings, _ = separate_scale(state.loadings.whole()[0])
+        components = state.components.matrix
+        v = self.draw_effects(loadings, components)
+        if v is None:
+            return state._replace(loadings=state.loadings.unpenalised())
+        moved, summary = np.asfortranarray(components * np.exp(v)[:, None]), self.problem.components_summary
+        return State(state.loadings.rescaled(np.exp(-v)), summary.at(self.problem.components_prior, moved))  # type: ignore[attr-defined]
 
     @property
     def active(self) -> bool:
@@ -96,10 +129,14 @@ class DispersionDraws:
 
     @property
     def memory(self) -> Any:
-        return None if not self.active else (self.dispersions, self.length)
+        own = None if not self.active else (self.dispersions, self.length)
+        return own if self.effects is None else (own, self.effects.memory)
 
     @memory.setter
     def memory(self, kept: Any) -> None:
+        if self.effects is not None:
+            kept, self.effects.memory = kept
+            self._take_effects(self.effects.prior)
         if kept is not None:
             dispersions, self.length = kept
             self._take(dispersions)
@@ -120,6 +157,9 @@ class DispersionDraws:
             kept = (np.log(self.rng.random(len(s))) < there - now) & (new >= LEAST)
             s, now = np.where(kept, new, s), np.where(kept, there, now)
         self._take(s)
+
+    def _take_effects(self, prior: Distribution) -> None:
+        self.problem = replace(self.problem, loadings_prior=prior)
 
     def _take(self, dispersions: Array) -> None:
         counts: Any = self.problem.counts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,8 @@ class Entries:
         if isinstance(problem.counts, DispersedCounts):
             self._draw_noise(self.factors)
         self.factors.sweep(self.threads)
+        if self.dispersion.effects is not None:
+            self._draw_effects(self.factors)
         if isinstance(problem.counts, RatedCounts):  # back in the unit of the problem, in which a checkpoint is read
             self.factors.see(self.dispersion.problem)
         if not keep:
@@ -69,6 +72,15 @@ class Entries:
         problem = self.dispersion.problem
         given = state, seed_of_noise(problem, self.rng), self.threads
         factors.see(with_clusters(with_rates(problem, *given), *given))
+
+    def _draw_effects(self, factors: Factors) -> None:
+        """Draw the effects of covariates, and scales of components with them."""
+        loadings = factors.loadings()
+        v = self.dispersion.draw_effects(loadings, (factors.beta[0] / factors.features).T)
+        if v is not None:
+            factors.theta *= np.exp(-v)
+            factors.beta *= np.exp(v)
+        factors.problem = replace(factors.problem, loadings_prior=self.dispersion.problem.loadings_prior)
 
     @property
     def memory(self) -> Any:

@@ -65,15 +65,15 @@ class Schedule(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """Kept draws of one chain, as pairs of loadings and components, and the log joint and dispersions of every draw.
+    """Kept draws of one chain, pairs of loadings and components; for every draw the log joint and what else is drawn.
 
-    Loadings of counts on disk are `BlockedLoadings`. There are no dispersions unless they are drawn.
+    Loadings of counts on disk are `BlockedLoadings`. Beside them are dispersions and effects, if they are drawn.
     """
 
     draws: list[tuple[Any, Value]]
     log_joint: list[float]
     interrupted: bool
-    dispersions: list[Array]
+    beside: list[dict[str, Array]]
 
 
 def choose_chains(lengths: list[int]) -> tuple[list[int], int]:
@@ -141,7 +141,7 @@ class Sweeps(Protocol):
     progress : callable or None
         What a long sweep calls now and then, so that it can raise an exception.
     dispersion : DispersionDraws
-        Dispersion of the last draw.
+        Dispersion and effects of the last draw.
     """
 
     memory: Any
@@ -168,7 +168,7 @@ class Recording:
         self.sweeps, self.slot, self.running = sweeps, slot, running
         self.kept: list[tuple[Any, Value]] = []
         self.log_joint: list[float] = []
-        self.dispersions: list[Array] = []
+        self.beside: list[dict[str, Array]] = []
         self.done, self.thin = 0, 1
         self._places: list[int] = []  # of the kept draws among the pieces of the slot
         self._added = 0
@@ -176,7 +176,7 @@ class Recording:
         self._ended = ended is not None
         begun = slot.snapshot() if ended is None else ended
         if begun is not None:
-            self.done, self.thin, self._added, places, self.log_joint, self.dispersions, sweeps.memory, kept = begun
+            self.done, self.thin, self._added, places, self.log_joint, self.beside, sweeps.memory, kept = begun
             pieces = slot.pieces(self._added)
             self._places = places.tolist()
             self.kept = [pieces[place] for place in self._places]
@@ -189,7 +189,7 @@ class Recording:
         places = np.array(self._places, np.int64)
         running = self.running and self.running.memory
         return (
-            self.done, self.thin, self._added, places, self.log_joint, self.dispersions, self.sweeps.memory, running
+            self.done, self.thin, self._added, places, self.log_joint, self.beside, self.sweeps.memory, running
         )  # fmt: skip
 
     def run(self, schedule: Schedule, progress: Progress | None) -> Chain:
@@ -205,15 +205,14 @@ class Recording:
                 if is_draw:
                     self._record(state, schedule.every)
                     self.log_joint.append(value)
-                    if self.sweeps.dispersion.dispersions is not None:
-                        self.dispersions.append(self.sweeps.dispersion.dispersions)
+                    self.beside.append(self.sweeps.dispersion.drawn)
                 self.done = done + 1
                 if progress is not None and done < schedule.sweeps:
                     progress(done, value, state)
         except KeyboardInterrupt:
             kept = self.kept[: -(-len(self.log_joint) // schedule.every)]
-            return Chain(kept, self.log_joint, True, self.dispersions[: len(self.log_joint)])
-        return Chain(self.kept, self.log_joint, False, self.dispersions)
+            return Chain(kept, self.log_joint, True, self.beside[: len(self.log_joint)])
+        return Chain(self.kept, self.log_joint, False, self.beside)
 
     def end(self) -> None:
         """Say that the chain has ended, so that a later call has its draws at once."""
@@ -226,7 +225,7 @@ class Recording:
             times = thin // self.thin
             kept = slice(times - 1, None, times)
             self.kept, self.log_joint, self._places = self.kept[kept], self.log_joint[kept], self._places[kept]
-            self.dispersions = self.dispersions[kept]
+            self.beside = self.beside[kept]
         self.thin = thin
 
     def _record(self, state: State, every: int) -> None:
@@ -262,6 +261,7 @@ class Allocating:
     def __call__(self, keep: bool) -> tuple[State, float]:
         before = self.state
         self.dispersion.draw(before)
+        before = self.dispersion.draw_effects_at(before)
         self.state, log_joint = sweep(self.dispersion.problem, before, self.rng, self.threads)
         return before, log_joint
 

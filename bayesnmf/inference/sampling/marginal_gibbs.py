@@ -232,14 +232,18 @@ class Factors:
         shear_components(rows[0], rows[1], shapes, rates, power, self.free, self.seed(), self.shears, threads)
         t[:], b[:] = (np.swapaxes(each, 1, 2) for each in rows)
 
+    def loadings(self, place: int = 0) -> Array:
+        """Return the loadings of one state, without their scale."""
+        theta = self.theta[place]
+        return theta / theta.sum(axis=1, keepdims=True) if self.shares else theta / self.rows
+
     def value(self, place: int = 0) -> tuple[Any, Array]:
         """Return loadings and components of one state as values of the problem's sides; a scale is drawn."""
-        theta = self.theta[place]
+        shares = self.loadings(place)
         components = self.problem.components_prior.with_known((self.beta[place] / self.features).T)
         components = np.asfortranarray(components)
         if not self.shares:
-            return theta / self.rows, components
-        shares = theta / theta.sum(axis=1, keepdims=True)
+            return shares, components
         prior: Any = self.problem.loadings_prior
         if prior.support == "simplex":
             return shares, components

@@ -1,0 +1,1 @@
+"""Covariates of rows: frames of them, formulas, and the design that both make."""

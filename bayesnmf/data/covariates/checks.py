@@ -1,0 +1,154 @@
+"""Checks of covariates and formulas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.checks import shown
+from bayesnmf.data.labels import listed
+from bayesnmf.priors.checks import check_one_prior_for_all_rows
+from bayesnmf.types import Array
+
+DEPENDENT = 1e-9  # of the largest singular value of standardised columns
+
+
+def check_frame(covariates: Any, frame: Any, rows: int) -> None:
+    """Refuse covariates that are no table with a row for each row of the counts."""
+    if frame is None:
+        raise TypeError(
+            f"covariates must be a DataFrame, a Series, a mapping of columns or an array of numbers (n, p): found "
+            f"{shown(covariates)}; give a column for each covariate"
+        )
+    if len(frame) != rows:
+        raise ValueError(
+            f"covariates must have a row for each of {rows:,} rows of the counts: found {len(frame):,}; give one for "
+            "each, in their order, or name the rows"
+        )
+
+
+def check_has_covariates(formula: Any, covariates: Any) -> None:
+    """Refuse a formula without covariates, and one that is no text."""
+    if formula is not None and not isinstance(formula, str):
+        raise TypeError(f"formula must be text, as '~ age + treatment': found {shown(formula)}; write it so")
+    if covariates is None:
+        raise ValueError("formula needs covariates, which its names are columns of: give covariates=frame, or AnnData")
+
+
+def check_columns(frame: Any, names: list[str], argument: str = "covariates") -> None:
+    """Refuse names that are no columns, and missing values in those that are used."""
+    absent = [name for name in names if name not in frame.columns]
+    if absent:
+        raise ValueError(
+            f"{argument} must have the columns of the formula: {listed(absent)} missing; there are "
+            f"{listed([str(each) for each in frame.columns]) or 'none'}"
+        )
+    for name in names:
+        gone = np.flatnonzero(frame[name].isna().to_numpy())
+        if len(gone):
+            raise ValueError(
+                f"{argument} must have no missing values: column {name!r} has {len(gone):,}, the first in row "
+                f"{str(frame.index[gone[0]])!r}; leave these rows out of counts and covariates, or fill them in"
+            )
+
+
+def check_numbers(frame: Any, design: Array | None) -> None:
+    """Refuse columns that are no finite numbers, where no formula says how to code them."""
+    if design is None:
+        words = [str(name) for name in frame.columns if not is_number(frame[name])]
+        raise ValueError(
+            f"covariates without a formula must be numbers: column {listed(words)} has others; give "
+            "formula='~ column + ...', which codes categories"
+        )
+    bad = np.flatnonzero(~np.isfinite(design).all(axis=0))
+    if len(bad):
+        raise ValueError(
+            f"covariates must be finite: column {str(frame.columns[bad[0]])!r} has infinite values; clip them"
+        )
+
+
+def is_number(column: Any) -> bool:
+    """Return whether a column has numbers or booleans."""
+    return isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf"
+
+
+def check_formula(formula: str, parsed: Any, error: Exception | None) -> None:
+    """Refuse formulas with a left side or parts, without intercept, and with code."""
+    rule = "formula must name columns of covariates, as '~ age + treatment' or '~ age * treatment'"
+    if error is not None:
+        first = str(error).splitlines()[0].rstrip(".")
+        raise ValueError(f"{rule}: found {formula!r} ({first}); write it so") from error
+    if not hasattr(parsed, "required_variables") or type(parsed).__name__ != "SimpleFormula":
+        raise ValueError(f"{rule}, with nothing left of ~ and no |: found {formula!r}; loadings are on the left")
+    if not any(str(term) == "1" for term in parsed):
+        raise ValueError(f"{rule}, and keep its intercept, the size of a component: found {formula!r}; leave out 0, -1")
+    if len(list(parsed)) < 2:
+        raise ValueError(f"{rule}: found {formula!r}, with no covariate; name one, or leave formula out")
+
+
+def check_code(formula: str, code: list[str]) -> None:
+    """Refuse functions in formulas: what they learn from rows would be lost, and files would have code in them."""
+    if code:
+        raise ValueError(
+            f"formula must have names, +, :, * and C(name) alone: found {listed(code)} in {formula!r}; make a column "
+            "of that in covariates, and name it (columns are standardised by themselves)"
+        )
+
+
+def check_design(design: Array, names: list[str]) -> None:
+    """Refuse constant columns, and columns that others determine; `design` begins with ones."""
+    constant = [name for name, column in zip(names[1:], design.T[1:], strict=True) if np.ptp(column) == 0]
+    if constant:
+        raise ValueError(f"covariates must vary between rows: {listed(constant)} does not; leave it out")
+    for last in range(2, len(names) + 1):
+        found = np.linalg.svd(design[:, :last], compute_uv=False)
+        if found[-1] <= DEPENDENT * found[0] or last > len(design):
+            raise ValueError(
+                f"covariates must not determine each other: {names[last - 1]!r} is a sum of others; leave it out"
+            )
+
+
+def check_levels(column: str, values: Array, levels: list[str]) -> None:
+    """Refuse categories that no fitted row has."""
+    new = [value for value in dict.fromkeys(values.tolist()) if value not in set(levels)]
+    if new:
+        raise ValueError(
+            f"covariates column {column!r} has {listed(new)}, which no fitted row has: there are {listed(levels)}; "
+            "leave these rows out"
+        )
+
+
+def check_takes_covariates(prior: Any) -> None:
+    """Refuse a prior of the loadings whose mean or concentration covariates cannot multiply."""
+    name = type(prior).__name__
+    if name not in ("Gamma", "Dirichlet", "ScaledDirichlet") or not prior.proper:
+        found = "the flat Gamma(1, 0)" if name == "Gamma" else name
+        raise ValueError(
+            f"covariates need loadings with a Gamma, Dirichlet or ScaledDirichlet prior that is proper: found {found}; "
+            "use model='gamma_poisson', or give Priors(loadings=Gamma(shape, rate))"
+        )
+    check_one_prior_for_all_rows(prior)
+
+
+def check_covariates_served(options: Any, method: str, thinned: bool) -> None:
+    """Refuse methods and options that neither learn nor draw the effects of covariates."""
+    if method == "smc":
+        raise ValueError("method='smc' does not temper effects of covariates: use method='gibbs', or leave both out")
+    if method == "map" and options.priors.loadings.support != "positive":
+        raise ValueError(
+            "method='map' does not work with covariates of proportions: at the mode, concentrations would grow without "
+            "bound; use method='vi', or model='gamma_poisson'"
+        )
+    if "loadings" in getattr(options, "learn", ()):
+        raise ValueError(
+            "learn='loadings' does not work with covariates, whose effects are learned anyway; leave it out"
+        )
+    if thinned:
+        raise ValueError("draws of effects are kept with all draws: ask for fewer draws, or Gibbs(keep='draws')")
+
+
+def check_given(covariates: Any, what: str) -> None:
+    """Refuse new rows without covariates, which their prior depends on."""
+    if covariates is None:
+        raise ValueError(f"{what} of a fit with covariates needs those of its rows: give covariates=frame")
