@@ -10,7 +10,7 @@ from bayesnmf.fitting import projection
 from bayesnmf.fitting.intervals import with_intervals
 from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.results import allocations as allocations_of_fits
-from bayesnmf.results import annotation, renaming, replication
+from bayesnmf.results import annotation, effects, renaming, replication
 from bayesnmf.results import draws as draws_of_fits
 from bayesnmf.results.describing import described
 from bayesnmf.results.dispersion import Dispersion, dispersion
@@ -101,6 +101,7 @@ class Fit(FitRecord):
         missing: Any = None,
         layer: str | None = None,
         feature_labels: str | None = None,
+        covariates: Any = None,
         seed: int = 0,
     ) -> Array:
         """Return the loadings of new samples given the components, (rows, K), on the scale of `loadings`.
@@ -109,12 +110,13 @@ class Fit(FitRecord):
         they are the mean of loadings sampled, with `seed`, for each of several draws of the components; counts must
         then be whole numbers. Features are matched by name if both have names: those that the new samples lack are
         missing cells, and those that the fit lacks are left out, with a DataWarning; counts on disk must have the
-        features of the fit, in its order. A fit with `row_exposure` needs those of the new samples. `observed`,
+        features of the fit, in its order. A fit with `row_exposure` or `covariates` needs those of the new samples (of
+        AnnData, `covariates` are ``obs``). `observed`,
         `missing`, `layer` and `feature_labels` are those of `bayesnmf.fit`. Raises TypeError or ValueError for what
         `fit` would refuse, or no feature of the fit.
         """
         cells = {"observed": observed, "missing": missing, "layer": layer, "feature_labels": feature_labels}
-        return self.project(counts, row_exposure=row_exposure, seed=seed, **cells).loadings
+        return self.project(counts, row_exposure=row_exposure, covariates=covariates, seed=seed, **cells).loadings
 
     def project(
         self,
@@ -125,10 +127,12 @@ class Fit(FitRecord):
         missing: Any = None,
         layer: str | None = None,
         feature_labels: str | None = None,
+        covariates: Any = None,
         seed: int = 0,
     ) -> Fit:
         """Return the fit of new samples with the components fixed; parameters and errors as for `transform`."""
-        return Fit.of(projection.project(self, counts, row_exposure, seed, observed, missing, layer, feature_labels))
+        how = row_exposure, seed, observed, missing, layer, feature_labels, covariates
+        return Fit.of(projection.project(self, counts, *how))
 
     def expected(
         self, rows: Iterable[Any] | None = None, features: Iterable[Any] | None = None, interval: float = 0.9
@@ -137,6 +141,26 @@ class Fit(FitRecord):
         from bayesnmf.results.expected import expected
 
         return expected(self, rows, features, interval)
+
+    def effects(self, interval: float = 0.9) -> pd.DataFrame:
+        """Return the effects of covariates on each component, a row for each component and term, with intervals.
+
+        Columns are ``effect``, on the log scale of loadings (of concentrations under dirichlet_poisson and
+        dirichlet_gamma) and in the units of the covariates, ``low`` and ``high``, ``sd`` and ``lfsr``, the smaller of
+        the probabilities that it is at least 0 and at most 0. The intercept is the logarithm of the counts of the
+        component that are expected where all covariates are 0, or of its concentration. ``attrs`` has the scale, what
+        the intervals are, and cautions. Raises ValueError for a fit without covariates.
+        """
+        return effects.effects(self, interval)
+
+    def predicted_shares(self, covariates: Any, interval: float = 0.9) -> pd.DataFrame:
+        """Return the share of each component in the counts that are expected of rows with these covariates.
+
+        `covariates` has a row for each, with the columns that the fit had. The table has a row for each of them and
+        each component: ``share``, ``low`` and ``high``, always between 0 and 1. Raises ValueError for a fit without
+        covariates, missing values, and categories that no fitted row has.
+        """
+        return effects.predicted_shares(self, covariates, interval)
 
     def sample_posterior(self, draws: int | None = None, *, chains: int | None = None, seed: int = 0) -> Draws:
         """Return draws from q, by default 4 × 1000, or the draws of gibbs and nuts, evenly thinned to `draws`.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import check_count
+from bayesnmf.data.annotated import is_annotated
 from bayesnmf.data.blocks.checks import check_read, check_room_for_rows
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.checks import check_new_exposure
@@ -20,6 +21,7 @@ from bayesnmf.data.naming import of_features
 from bayesnmf.data.powered import working_counts
 from bayesnmf.fitting.checks import check_total
 from bayesnmf.fitting.closed_form import fit_of_ascent
+from bayesnmf.fitting.covariates import prior_of_draw, with_covariates_of_rows
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_rows
@@ -30,8 +32,9 @@ from bayesnmf.inference.side import MeanField, Mode, Side
 from bayesnmf.inference.sides import allocate, objective
 from bayesnmf.inference.status import Status
 from bayesnmf.options.methods import basis_of_mode
-from bayesnmf.priors.checks import check_exposures, check_one_prior_for_all_rows
+from bayesnmf.priors.checks import check_exposures
 from bayesnmf.priors.noise import NegativeBinomial, Noise
+from bayesnmf.priors.pair import replace_sides
 from bayesnmf.priors.specification import MODELS, PARAMETER, stated_components
 from bayesnmf.priors.values import separate_scale, stack_values
 from bayesnmf.results.estimates import Draws
@@ -53,6 +56,7 @@ def project(
     missing: Any = None,
     layer: str | None = None,
     feature_labels: str | None = None,
+    covariates: Any = None,
 ) -> FitRecord:
     """Fit new samples with the components of `fit`, by the method of `fit`.
 
@@ -78,9 +82,13 @@ def project(
         Missing cells, as for `bayesnmf.fit`.
     layer, feature_labels : str, optional
         Layer and names of features of AnnData, as for `bayesnmf.fit`.
+    covariates : DataFrame, mapping of columns or array, optional
+        Covariates of the new samples, which a fit with covariates needs: their prior is that at these.
     """
     started = time.perf_counter()
     check_count(seed, "seed", minimum=0)
+    if covariates is None and fit.priors.loadings.has_effects and is_annotated(counts):  # type: ignore[union-attr]
+        covariates = counts.obs
     counts, own = without_missing(counts, missing)
     data = with_missing(open_counts(counts, fit.counts.dtype, layer, feature_labels), own, observed, missing)
     data = of_features(data, fit.counts)
@@ -89,7 +97,7 @@ def project(
     check_new_exposure(fit.counts, data)
     data = data.with_exposure(data.row_exposure, fit.counts.feature_exposure)
     check_exposures(data, fit.model, fit.priors.components)
-    check_one_prior_for_all_rows(fit.priors.loadings)
+    fit = with_covariates_of_rows(fit, covariates, data.row_names)
     noise, totals = noise_of_new_rows(fit, data), MODELS[fit.model].given_totals
     working = working_counts(data, noise, given_totals=totals, components=fit.priors.components)
     if fit.estimate.kind == "draws":
@@ -98,6 +106,9 @@ def project(
         result = _project_draws(fit, fit.estimate, working, seed)
     else:
         result = _project_closed_form(fit, working)
+    prior: Any = fit.priors.loadings
+    if prior.has_effects:  # what is left of it is the prior of these rows
+        result = replace(result, priors=replace_sides(fit.priors, loadings=prior.of_new_rows(fit.loadings)))
     named = fit.component_names
     return replace(result, counts=data, noise=noise, component_names=named, seconds=time.perf_counter() - started)
 
@@ -173,7 +184,8 @@ def _project_draws(fit: FitRecord, posterior: Draws, data: Counts, seed: int) ->
     kept: list[Any] = []
     log_joint = np.empty((1, len(chosen)))
     for s, draw in enumerate(components):
-        problem = replace(common, loadings_prior=common.loadings_prior.of_new_rows(fitted[s], rng))
+        own = prior_of_draw(common.loadings_prior, fit.statistics, int(chosen[s]))
+        problem = replace(common, loadings_prior=own.of_new_rows(fitted[s], rng))
         side = summary.at(prior, np.asfortranarray(draw))  # type: ignore[attr-defined]
         state = State(even_loadings(problem, side, fit.rank) if start is None else start, side)
         state = _with_drawn_loadings(problem, state, rng, SWEEPS if s else BURN_IN)

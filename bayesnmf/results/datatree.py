@@ -14,9 +14,11 @@ from bayesnmf.checks import check_count, check_flag, check_keywords, check_names
 from bayesnmf.data.checks import check_complete
 from bayesnmf.data.probabilities import LogProbabilities
 from bayesnmf.options import METHODS
+from bayesnmf.priors.log_linear import EFFECTS, SHAPES
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_distribution, check_fit
 from bayesnmf.results.draws import LIMIT, chains_and_draws, drawn_dispersions, draws_size, restrict_rows
+from bayesnmf.results.effects import variables_of_effects
 from bayesnmf.results.estimates import Draws, evenly_spaced, take_features
 from bayesnmf.results.intervals import for_draws, source_of_intervals
 from bayesnmf.results.record import DISPERSION, FitRecord, effective_loadings, trace_of_kept
@@ -195,6 +197,7 @@ def _posterior_group(fit: FitRecord, values: Draws, features: Array | None) -> x
     dispersions = drawn_dispersions(fit, (values.chains, values.draws), features)
     if dispersions is not None:
         group[DISPERSION] = (("chain", "draw", *filter(None, [getattr(fit.noise, "by", None)])), dispersions)
+    group |= variables_of_effects(fit, (values.chains, values.draws))
     if fit.estimate.kind == "mean field" and fit.estimate.components is None:
         group["components"] += ({"point_estimate": 1},)
     return xr.Dataset(group)
@@ -215,7 +218,7 @@ def _trace_group(fit: FitRecord, number: tuple[int, int]) -> dict[str, xr.Datase
     kept = {
         STATISTICS.get(name, name): (("chain", "draw"), values[: number[0], spaced])
         for name, values in statistics.items()
-        if name != DISPERSION
+        if name not in (DISPERSION, EFFECTS, SHAPES)
     }
     return {"sample_stats": xr.Dataset(kept)}
 

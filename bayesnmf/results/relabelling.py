@@ -9,6 +9,7 @@ import numpy as np
 
 from bayesnmf.inference import alignment
 from bayesnmf.priors import Distribution, Priors
+from bayesnmf.priors.log_linear import EFFECTS, SHAPES
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
 
@@ -38,6 +39,7 @@ def relabel[F: FitRecord](fit: F, order: Array) -> F:
         components=fit.components[order],
         multipliers=None if fit.multipliers is None else (fit.multipliers[0][:, order], fit.multipliers[1][order]),
         moments=None if fit.moments is None else {k: _in_order(k, value, order) for k, value in fit.moments.items()},
+        statistics=None if fit.statistics is None else {k: _reordered(k, v, order) for k, v in fit.statistics.items()},
         priors=priors,
         options=replace(fit.options, priors=priors if given is fit.priors else _permuted_priors(given, order)),
         component_names=None if fit.component_names is None else fit.component_names[order],
@@ -51,6 +53,11 @@ def _in_order(name: str, values: Array, order: Array) -> Array:
     if name.startswith("scale"):
         return values
     return values[order] if name.startswith("components") else values[:, order]
+
+
+def _reordered(name: str, values: Array, order: Array) -> Array:
+    """Return statistics of draws with components permuted, where they belong to these."""
+    return values[..., order] if name in (EFFECTS, SHAPES) else values
 
 
 def _permuted_priors(priors: Priors, order: Array) -> Priors:

@@ -14,7 +14,8 @@ from bayesnmf.options import METHODS
 from bayesnmf.results.cautions import cautions_of, cautions_of_model, with_label
 from bayesnmf.results.checks import check_components_have_posterior
 from bayesnmf.results.draws import LIMIT, chains_and_draws, drawn_dispersions, draws_size, restrict_rows
-from bayesnmf.results.estimates import Draws
+from bayesnmf.results.effects import chains_of_effects, terms_of_effects
+from bayesnmf.results.estimates import Draws, evenly_spaced
 from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals
 from bayesnmf.results.record import DISPERSION, FitRecord
 from bayesnmf.types import Array
@@ -49,8 +50,8 @@ def summary(
     Returns
     -------
     DataFrame
-        One row per parameter, as ``loadings[row, component]``, ``components[component, feature]``, ``dispersion``, with
-        median, mad (median absolute deviation) and interval, and for chains ess_median, ess_tail, r_hat, mcse_median.
+        One row per parameter, as ``loadings[row, component]``, ``components[component, feature]``, ``dispersion``,
+        ``effects[term, component]``, with median, mad, interval; for chains ess_median, ess_tail, r_hat, mcse_median.
 
     Raises
     ------
@@ -105,7 +106,18 @@ def _draws_to_summarise(fit: FitRecord, rows: Array | None, entries: tuple[Array
         names = [f"{labels[k]}, {fit.feature_names[j]}" for k, j in zip(*entries, strict=True)]
         values = drawn.components[:, :, entries[0], np.searchsorted(chosen, entries[1])]
         group["components"] = _entries("weight", values, names)
+    group |= _effects(part, number)
     return group | _dispersions(part, number, rows is not None, None if entries is None else chosen)
+
+
+def _effects(part: FitRecord, number: tuple[int, int]) -> dict[str, Any]:
+    """Return effects of covariates that were drawn, of all components; nothing if none were."""
+    effects = chains_of_effects(part)
+    if effects is None:
+        return {}
+    drawn = effects[: number[0], evenly_spaced(number[1], effects.shape[1])]
+    names = [f"{term}, {label}" for term in terms_of_effects(part) for label in part.component_labels]
+    return {"effects": _entries("effect", drawn.reshape(*drawn.shape[:2], -1), names)}
 
 
 def _dispersions(part: FitRecord, number: tuple[int, int], rows: bool, features: Array | None) -> dict[str, Any]:

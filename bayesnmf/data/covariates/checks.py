@@ -14,14 +14,14 @@ from bayesnmf.types import Array
 DEPENDENT = 1e-9  # of the largest singular value of standardised columns
 
 
-def check_frame(covariates: Any, frame: Any, rows: int) -> None:
+def check_frame(covariates: Any, frame: Any, rows: int | None) -> None:
     """Refuse covariates that are no table with a row for each row of the counts."""
     if frame is None:
         raise TypeError(
             f"covariates must be a DataFrame, a Series, a mapping of columns or an array of numbers (n, p): found "
             f"{shown(covariates)}; give a column for each covariate"
         )
-    if len(frame) != rows:
+    if rows is not None and len(frame) != rows:
         raise ValueError(
             f"covariates must have a row for each of {rows:,} rows of the counts: found {len(frame):,}; give one for "
             "each, in their order, or name the rows"
@@ -146,6 +146,22 @@ def check_covariates_served(options: Any, method: str, thinned: bool) -> None:
         )
     if thinned:
         raise ValueError("draws of effects are kept with all draws: ask for fewer draws, or Gibbs(keep='draws')")
+
+
+def check_has_effects(prior: Any) -> None:
+    """Refuse fits without covariates where their effects are asked for."""
+    if not prior.has_effects:
+        raise ValueError(
+            "effects are those of a fit with covariates: give formula='~ ...' and covariates to bayesnmf.fit"
+        )
+
+
+def check_no_covariates(covariates: Any) -> None:
+    """Refuse covariates of new rows where the fit had none."""
+    if covariates is not None:
+        raise ValueError(
+            "covariates need a fit with covariates: found one without; leave them out, or fit with formula"
+        )
 
 
 def check_given(covariates: Any, what: str) -> None:

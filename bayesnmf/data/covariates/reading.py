@@ -89,8 +89,25 @@ def design_of(coding: Coding, covariates: Any, row_names: Array) -> Array:
     return _matrix(coding.formula, frame, coding.columns, coding.levels)[1]
 
 
+def names_of_rows(covariates: Any) -> Array:
+    """Return the labels of the rows of covariates; their numbers without labels."""
+    frame, rows = _frame_of(covariates)
+    check_frame(covariates, frame, None)
+    return np.arange(len(frame)) if rows is None else np.asarray(rows)
+
+
 def _in_order(covariates: Any, row_names: Array) -> Any:
     """Return covariates as a DataFrame in the order of the rows."""
+    frame, rows = _frame_of(covariates)
+    places = None if frame is None else order_of(rows, row_names, Order("covariates", more=True))
+    if places is not None:
+        frame = frame.iloc[places]
+    check_frame(covariates, frame, len(row_names))
+    return frame.set_axis(row_names, axis=0)
+
+
+def _frame_of(covariates: Any) -> tuple[Any, Array | None]:
+    """Return covariates as a DataFrame, None for what is no table, and the labels of its rows."""
     import pandas as pd
 
     columns_alone = isinstance(covariates, Mapping) and not hasattr(covariates, "dims")
@@ -100,19 +117,15 @@ def _in_order(covariates: Any, row_names: Array) -> Any:
         covariates = covariates.to_frame()
     values, rows, columns = split_labels(covariates)
     rows = None if columns_alone and is_counted(covariates.index) else rows
-    frame: Any = values
-    if not isinstance(frame, pd.DataFrame):
-        array = np.asarray(values)
-        array = array[:, None] if array.ndim == 1 else array
-        usable = array.ndim == 2 and array.dtype.kind in "biuf"
-        frame = pd.DataFrame(array, columns=columns) if usable else None
-        if usable and columns is None:
-            frame = frame.rename(columns=lambda place: f"x{place}")
-    places = None if frame is None else order_of(rows, row_names, Order("covariates", more=True))
-    if places is not None:
-        frame = frame.iloc[places]
-    check_frame(covariates, frame, len(row_names))
-    return frame.set_axis(row_names, axis=0)
+    if isinstance(values, pd.DataFrame):
+        return values, rows
+    array = np.asarray(values)
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2 or array.dtype.kind not in "biuf":
+        return None, rows
+    return pd.DataFrame(
+        array, columns=[f"x{place}" for place in range(array.shape[1])] if columns is None else columns
+    ), rows
 
 
 def _levels(column: Any) -> list[str]:

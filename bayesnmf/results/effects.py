@@ -1,0 +1,208 @@
+"""The effects of covariates on loadings, and the shares of components that they predict, with intervals.
+
+Effects are on the log scale of loadings, in the units of the covariates: of the mean of a Gamma loading, or of the
+concentration of a proportion. The intercept is the logarithm of the counts of a component that are expected of a row
+whose covariates are 0, or of its concentration. Intervals come from
+
+draws
+    of gibbs, made beside those of both sides.
+sampled
+    of a fit by vi with draws beside q (`Fit.with_intervals`): effects are drawn given each draw of the loadings.
+Laplace
+    of a fit by vi without such draws, and by map: a normal distribution about the learned effects, whose curvature
+    allows for what is not known of the loadings (`bayesnmf.inference.response.effects`), but not for a location of the
+    components that is off. Where components share features it is too narrow: docs/covariates.md has how much.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bayesnmf.checks import check_fraction
+from bayesnmf.data.covariates.checks import check_has_effects
+from bayesnmf.data.covariates.coding import Coding
+from bayesnmf.data.covariates.reading import design_of, names_of_rows
+from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.response.effects import information_of_effects
+from bayesnmf.inference.sampling.effects import EffectDraws
+from bayesnmf.inference.side import MeanField, Mode
+from bayesnmf.inference.sides import allocate, exposure_of_loadings, given_totals
+from bayesnmf.inference.starts.states import given_state
+from bayesnmf.priors.gamma import Gamma
+from bayesnmf.priors.log_linear import EFFECTS, SHAPES, LogLinear
+from bayesnmf.priors.specification import PARAMETER, stated_components
+from bayesnmf.priors.values import component_sums
+from bayesnmf.results.estimates import evenly_spaced
+from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, source_of_intervals
+from bayesnmf.results.record import FitRecord
+from bayesnmf.types import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NORMAL_DRAWS = 4000
+FIRST_SWEEPS = 20  # over the effects given the first draw of the loadings; one for each draw after it
+STREAM = 4  # of random numbers, beside those of the fit with the same seed
+LAPLACE = "intervals: Laplace, of the curvature of the marginal likelihood; too narrow where components share features"
+SCALES = {
+    "positive": "log scale of loadings",
+    "simplex": "log scale of concentrations of loadings",
+    "scaled simplex": "log scale of concentrations of loadings",
+}
+
+
+class EffectsDrawn(NamedTuple):
+    """Draws of effects (draws, p, K) in the units of the covariates, their means (p, K), and where they come from."""
+
+    draws: Array
+    mean: Array
+    source: str
+    cautions: list[str]
+
+
+def effects(fit: FitRecord, interval: float = 0.9) -> pd.DataFrame:
+    """Return the effects of the covariates on each component; see `bayesnmf.Fit.effects`."""
+    import pandas as pd
+
+    tail, prior = (1 - check_fraction(interval, "interval")) / 2, prior_with_effects(fit)
+    found, terms = drawn_effects(fit), Coding.of_text(prior.coding).terms
+    low, high = np.quantile(found.draws, [tail, 1 - tail], axis=0)
+    at_most, at_least = (found.draws <= 0).mean(axis=0), (found.draws >= 0).mean(axis=0)
+    columns = {"effect": found.mean, "low": low, "high": high, "sd": found.draws.std(axis=0)}
+    columns["lfsr"] = np.minimum(at_most, at_least)
+    labels = pd.MultiIndex.from_product([fit.component_labels, terms], names=["component", "term"])
+    table = pd.DataFrame({name: values.T.ravel() for name, values in columns.items()}, labels)
+    table.attrs |= {"scale": SCALES[prior.support], "intervals": found.source, "cautions": found.cautions}
+    return table
+
+
+def predicted_shares(fit: FitRecord, covariates: Any, interval: float = 0.9) -> pd.DataFrame:
+    """Return expected shares of the components at given covariates; see `bayesnmf.Fit.predicted_shares`."""
+    import pandas as pd
+
+    tail, prior = (1 - check_fraction(interval, "interval")) / 2, prior_with_effects(fit)
+    names = names_of_rows(covariates)
+    design, found = design_of(Coding.of_text(prior.coding), covariates, names), drawn_effects(fit)
+    shares = np.stack([_shares(design @ each) for each in found.draws])
+    low, high = np.quantile(shares, [tail, 1 - tail], axis=0)
+    columns = {"share": shares.mean(axis=0), "low": low, "high": high}
+    labels = pd.MultiIndex.from_product([names, fit.component_labels], names=["row", "component"])
+    table = pd.DataFrame({name: values.ravel() for name, values in columns.items()}, labels)
+    table.attrs |= {"scale": "expected shares", "intervals": found.source, "cautions": found.cautions}
+    return table
+
+
+def prior_with_effects(fit: FitRecord) -> LogLinear:
+    """Return the prior of the loadings of a fit with covariates; refuse others."""
+    prior: Any = fit.priors.loadings
+    check_has_effects(prior)
+    found: LogLinear = prior
+    return found
+
+
+def drawn_effects(fit: FitRecord) -> EffectsDrawn:
+    """Return draws of the effects of a fit, with the intercepts that tables show."""
+    prior, number = prior_with_effects(fit), fit.components.shape
+    chains = chains_of_effects(fit)
+    if chains is not None:
+        draws = chains.reshape(-1, *chains.shape[2:])
+        return EffectsDrawn(draws, draws.mean(axis=0), "intervals: draws of the posterior", [])
+    read = for_intervals(fit)
+    drawn: Any = read.estimate
+    if drawn.kind == "draws":
+        found = in_units(fit, _given_draws(prior, drawn.loadings.reshape(-1, *fit.loadings.shape), fit.seed),
+                         drawn.components.reshape(-1, *number))  # fmt: skip
+        return EffectsDrawn(found, found.mean(axis=0), source_of_intervals(read), cautions_of_intervals(read))
+    found = in_units(fit, _normal_draws(fit, prior), fit.components[None])
+    return EffectsDrawn(found, in_units(fit, prior.effects[None], fit.components[None])[0], LAPLACE, [LAPLACE])
+
+
+def terms_of_effects(fit: FitRecord) -> Array:
+    """Return the names of the columns of the design, (p,); none without covariates."""
+    prior: Any = fit.priors.loadings
+    return np.array(Coding.of_text(prior.coding).terms if prior.has_effects else [], dtype=str)
+
+
+def chains_of_effects(fit: FitRecord) -> Array | None:
+    """Return effects that chains have drawn, (chains, draws, p, K), as tables show them; None if none were drawn."""
+    if fit.statistics is None or EFFECTS not in fit.statistics:
+        return None
+    drawn: Any = fit.estimate
+    effects = fit.statistics[EFFECTS]
+    every = effects.shape[1] // drawn.components.shape[1]  # of a fit that was thinned
+    return in_units(fit, effects[:, ::every], drawn.components)
+
+
+def variables_of_effects(fit: FitRecord, number: tuple[int, int]) -> dict[str, Any]:
+    """Return drawn effects and shapes of some chains and draws as variables of xarray; none if none were drawn."""
+    effects = chains_of_effects(fit)
+    if effects is None:
+        return {}
+    spaced = evenly_spaced(number[1], effects.shape[1])
+    dims, drawn = ("chain", "draw", "term", "component"), fit.statistics or {}
+    found: dict[str, Any] = {EFFECTS: (dims, effects[: number[0], spaced]), "term": ("term", terms_of_effects(fit))}
+    if SHAPES in drawn:
+        found[SHAPES] = (("chain", "draw", "component"), drawn[SHAPES][: number[0], spaced])
+    return found
+
+
+def in_units(fit: FitRecord, effects: Array, components: Array) -> Array:
+    """Return effects (…, p, K) of standardised columns in the units of the covariates, with the intercepts of tables.
+
+    The components (…, K, m) that belong to them give the counts that a loading stands for.
+    """
+    prior = prior_with_effects(fit)
+    plain: Any = prior.plain
+    found = np.asarray(Coding.of_text(prior.coding).unit @ effects)
+    if isinstance(plain, Gamma):
+        found[..., 0, :] += np.log(np.asarray(plain.shape) / np.asarray(plain.rate)).ravel()
+        found[..., 0, :] += np.log(component_sums(fit.counts.exposed_components(components.astype(np.float64))))
+    else:
+        found[..., 0, :] += np.log(np.asarray(plain.parameters[plain.counted])).ravel()
+    return found
+
+
+def _shares(eta: Array) -> Array:
+    weights = np.exp(eta - eta.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def _given_draws(prior: LogLinear, loadings: Array, seed: int) -> Array:
+    """Return draws of the effects given draws of the loadings (draws, n, K), one after the other, (draws, p, K)."""
+    rng, sampler = np.random.default_rng([seed, STREAM]), EffectDraws(prior)
+    for _ in range(FIRST_SWEEPS):
+        sampler.draw(loadings[0], rng)
+    return np.stack([sampler.draw(each, rng).effects for each in loadings])
+
+
+def _normal_draws(fit: FitRecord, prior: LogLinear) -> Array:
+    """Return draws of the normal distribution about the learned effects, (draws, p, K)."""
+    information = information_of_effects(*_mean_field_of(fit))
+    values, vectors = np.linalg.eigh(information)
+    least = prior.precision.min()  # no effect is known less than by its prior
+    roots = vectors / np.sqrt(np.maximum(values, least))
+    p, rank = prior.effects.shape
+    noise = np.random.default_rng([fit.seed, STREAM]).standard_normal((NORMAL_DRAWS // 2, rank * p)) @ roots.T
+    noise = np.concatenate([noise, -noise]).reshape(-1, rank, p).transpose(0, 2, 1)
+    return np.asarray(prior.effects + noise)
+
+
+def _mean_field_of(fit: FitRecord) -> tuple[Any, State]:
+    """Return the problem and q of a fit by vi; of one by map, q of the loadings is the conditional at the mode."""
+    counts = fit.working_counts.at_hand().as_type(np.float64)
+    point = fit.estimate.kind == "point"
+    held = point or fit.priors.components == PARAMETER
+    of_components: Any = stated_components(fit.priors.components)
+    summary: Any = Mode(estimated=True) if held else MeanField(0)
+    problem = Problem(counts, prior_with_effects(fit), of_components, MeanField(1), summary, fixed_components=held)
+    if not point:
+        q: Any = fit.estimate
+        return problem, given_state(problem, q.loadings, fit.components if q.components is None else q.components)
+    at_modes = replace(problem, loadings_summary=Mode("log"))
+    state = given_state(at_modes, np.maximum(fit.loadings, np.finfo(np.float64).tiny), fit.components)
+    total = given_totals(problem, state, "loadings", allocate(problem, state, None).loadings)
+    q = problem.loadings_prior.conditional(total, exposure_of_loadings(problem, state.components))
+    return problem, state._replace(loadings=MeanField(1).of(problem.loadings_prior, q))
