@@ -38,8 +38,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bayesnmf.assessment.checks import check_contrast_weights, check_factors_of_rows
+from bayesnmf.assessment.covariate_contrasts import covariate_contrasts
 from bayesnmf.assessment.unbiased_shares import unbiased_shares
 from bayesnmf.checks import check_count, check_flag, check_fraction
+from bayesnmf.data.covariates.checks import check_is_population
 from bayesnmf.priors.values import component_sums, rows_to_shares
 from bayesnmf.results.checks import check_fit, check_groups, check_replicates
 from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, source_of_intervals
@@ -50,6 +52,7 @@ from bayesnmf.types import Array
 if TYPE_CHECKING:
     import pandas as pd
 
+SCALE = "difference: shares of counts; lfc: their logarithms to base 2"
 SIMULATED = 20_000  # values of each contrast, so that quantiles are accurate in the tails of a Student t
 
 
@@ -102,10 +105,11 @@ def group_contrasts(
     Parameters
     ----------
     fit : Fit
-    groups : array-like (n,), mapping, Series or DataFrame
+    groups : array-like (n,), mapping, Series, DataFrame or str
         Group of each sample, in the order of the rows or, with labels, by row name. Samples with None or NaN are left
         out, and a DataWarning says how many. Columns of a DataFrame are factors of two levels, in alphabetical or
-        categorical order: its contrasts are the main effect of each factor and the interaction of each pair.
+        categorical order: its contrasts are the main effect of each factor and the interaction of each pair. The name
+        of a covariate of the fit: its levels (of a number, a rise by its standard deviation) with all others held.
     contrasts : mapping of str to mapping, optional
         Weights of groups by the name of each contrast, with sum 0: ``{"b-a": {"b": 1, "a": -1}}``. By default every
         other group minus the first.
@@ -122,10 +126,10 @@ def group_contrasts(
     DataFrame
         Row for each contrast and component: ``difference`` of mean shares and ``lfc``, the contrast of their logarithms
         to base 2, both with ``_low`` and ``_high``; ``lfsr``, the smaller of the probabilities that the difference is
-        at least 0 and that it is at most 0. Point estimates have intervals only with `population`, where shares are
-        estimated without bounds; a DataWarning tells of a group whose mean share is outside [0, 1] by more than chance.
-        ``attrs["intervals"]`` says what intervals are read from (`Fit.with_intervals`), and ``attrs["cautions"]`` if
-        these are too narrow.
+        at least 0 and that it is at most 0. Differences stay within [−1, 1] (an interaction within [−2, 2]), and a
+        DataWarning tells of a mean share outside [0, 1] by more than chance. Point estimates need `population` for
+        intervals. Of a covariate, shares are expected ones, and ``effect``, with its ``lfsr``, is on the log scale of
+        loadings. ``attrs`` has the ``scale``, what ``intervals`` are (`Fit.with_intervals`), and ``cautions``.
 
     Raises
     ------
@@ -147,6 +151,8 @@ def group_contrasts(
     check_flag(population, "population")
     tail = (1 - check_fraction(interval, "interval")) / 2
     number, seed = check_count(draws, "draws"), check_count(seed, "seed", minimum=0)
+    if isinstance(groups, str):
+        return covariate_contrasts(check_is_population(fit, population), groups, contrasts, tail, (number, seed))
     design = design_of(groups, contrasts, fit)
     check_replicates(*design, population)
     fit = for_intervals(fit)
@@ -165,7 +171,7 @@ def _table(fit: FitRecord, design: Design, shares: Shares, levels: Array, seed: 
         columns = described(shares, design, weights, levels, rng)
         parts.append(pd.DataFrame({"contrast": name, "component": fit.component_labels, **columns}))
     table = pd.concat(parts, ignore_index=True)
-    table.attrs |= {"intervals": source_of_intervals(fit), "cautions": cautions_of_intervals(fit)}
+    table.attrs |= {"intervals": source_of_intervals(fit), "cautions": cautions_of_intervals(fit), "scale": SCALE}
     return table
 
 
@@ -257,6 +263,8 @@ def described(shares: Shares, design: Design, weights: Array, levels: Array, rng
         low, high = np.quantile(drawn, levels, axis=0)
         columns |= {name: weights @ values, f"{name}_low": low, f"{name}_high": high}
         if name == "difference":
+            most = np.abs(weights).sum() / 2  # of a contrast of means in [0, 1]
+            columns = {part: np.clip(each, -most, most) for part, each in columns.items()}
             rate = np.minimum((drawn >= 0).mean(axis=0), (drawn <= 0).mean(axis=0))
     return columns | {"lfsr": np.where(np.isnan(columns["difference_low"]), np.nan, rate)}
 

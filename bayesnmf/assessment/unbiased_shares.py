@@ -46,6 +46,6 @@ def _warn_of_shares(shares: Array, groups: list[str], members: list[Array], comp
     if found:
         warn_of_data(
             f"mean shares leave [0, 1] in {len(found)} of {shares.shape[1] * len(groups)} pairs of group and component "
-            f"({max(found)[1]}): the components do not describe these samples, and differences may exceed 1; fit "
+            f"({max(found)[1]}): the components do not describe these samples, and differences are cut at 1; fit "
             "these samples too or with more components, or compare them alone, with population=False"
         )

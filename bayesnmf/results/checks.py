@@ -190,7 +190,8 @@ def check_replicates(
         if all(map(_is_number, groups)):
             raise ValueError(
                 f"groups must be labels that samples share: found {len(groups)} different numbers, of which {name} has "
-                "1 sample; cut the numbers into classes, as with pandas.qcut(values, 2, labels=['low', 'high'])"
+                "1 sample; cut the numbers into classes, as with pandas.qcut(values, 2, labels=['low', 'high']), or "
+                "fit with covariates"
             )
         raise ValueError(
             f"groups must have at least two samples each, which show how samples vary: found 1 in {name!r}; give "

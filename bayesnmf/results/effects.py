@@ -86,7 +86,7 @@ def predicted_shares(fit: FitRecord, covariates: Any, interval: float = 0.9) -> 
     tail, prior = (1 - check_fraction(interval, "interval")) / 2, prior_with_effects(fit)
     names = names_of_rows(covariates)
     design, found = design_of(Coding.of_text(prior.coding), covariates, names), drawn_effects(fit)
-    shares = np.stack([_shares(design @ each) for each in found.draws])
+    shares = np.stack([expected_shares(design @ each) for each in found.draws])
     low, high = np.quantile(shares, [tail, 1 - tail], axis=0)
     columns = {"share": shares.mean(axis=0), "low": low, "high": high}
     labels = pd.MultiIndex.from_product([names, fit.component_labels], names=["row", "component"])
@@ -165,7 +165,8 @@ def in_units(fit: FitRecord, effects: Array, components: Array) -> Array:
     return found
 
 
-def _shares(eta: Array) -> Array:
+def expected_shares(eta: Array) -> Array:
+    """Return shares of expected counts, or expected shares, given linear predictors (rows, K)."""
     weights = np.exp(eta - eta.max(axis=1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 

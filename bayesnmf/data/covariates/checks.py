@@ -164,6 +164,30 @@ def check_no_covariates(covariates: Any) -> None:
         )
 
 
+def check_is_population[F](fit: F, population: bool) -> F:
+    """Return the fit; refuse to compare its samples alone by covariates, whose effects are those of a population."""
+    if not population:
+        raise ValueError("population=False compares groups of these rows: give labels of them, or leave population out")
+    return fit
+
+
+def check_is_covariate(name: str, columns: list[str]) -> None:
+    """Refuse a name that is no covariate of a fit."""
+    if name not in columns:
+        raise ValueError(
+            f"groups must be the name of a covariate of the fit, {listed(columns)}, or groups of rows: found {name!r}"
+        )
+
+
+def check_recovered(name: str, found: bool) -> None:
+    """Refuse covariates whose values a design does not tell."""
+    if not found:
+        raise ValueError(
+            f"the covariate {name!r} is in the formula with others alone, so that its values are not kept: name it "
+            "there by itself, too, as in '~ age + age:treatment'"
+        )
+
+
 def check_given(covariates: Any, what: str) -> None:
     """Refuse new rows without covariates, which their prior depends on."""
     if covariates is None:

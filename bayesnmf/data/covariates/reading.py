@@ -19,6 +19,7 @@ from bayesnmf.data.covariates.checks import (
     check_has_covariates,
     check_levels,
     check_numbers,
+    check_recovered,
     is_number,
 )
 from bayesnmf.data.covariates.coding import INTERCEPT, Coding, scales_of
@@ -87,6 +88,26 @@ def design_of(coding: Coding, covariates: Any, row_names: Array) -> Array:
     if coding.formula is None:
         return _numbers(frame[coding.columns])
     return _matrix(coding.formula, frame, coding.columns, coding.levels)[1]
+
+
+def frame_of_design(coding: Coding, standardised: Array, row_names: Array) -> Any:
+    """Return the covariates that made a standardised design, as a DataFrame."""
+    import pandas as pd
+
+    columns = dict(zip(coding.terms, (standardised * np.array(coding.sds) + np.array(coding.means)).T, strict=True))
+    found: dict[str, Any] = {}
+    for name in coding.columns:
+        if name not in coding.levels:
+            check_recovered(name, name in columns)
+            found[name] = columns[name]
+            continue
+        first, *others = coding.levels[name]
+        dummies = [f"{name}[T.{level}]" for level in others]
+        check_recovered(name, all(each in columns for each in dummies))
+        found[name] = np.array([first] * len(standardised), dtype=object)
+        for level, dummy in zip(others, dummies, strict=True):
+            found[name][columns[dummy] > 0.5] = level
+    return pd.DataFrame(found, index=row_names)
 
 
 def names_of_rows(covariates: Any) -> Array:
