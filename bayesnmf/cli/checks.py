@@ -190,6 +190,12 @@ def check_two_columns(table: Any, path: str, name: str) -> Any:
     return table.set_index(table.columns[0]).iloc[:, 0]
 
 
+def check_effects_asked(asked: bool, options: Any) -> None:
+    """Refuse a table of effects without covariates."""
+    if asked and options.formula is None and options.covariates is None:
+        raise ValueError("--effects needs covariates: give --formula and --covariates, or --covariates of numbers")
+
+
 def check_pair_of_numbers(text: str, name: str) -> tuple[int, int]:
     """Return two whole numbers with a comma between them."""
     one, comma, two = text.partition(",")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bayesnmf.cli.checks import (
+    check_effects_asked,
     check_has_option,
     check_markers_of_rank,
     check_noise_of_fit,
@@ -22,6 +23,7 @@ from bayesnmf.cli.names import METHODS, TABLES
 from bayesnmf.cli.shared import (
     add_checkpoint,
     add_counts,
+    add_covariates,
     add_exposures,
     add_model,
     add_noise,
@@ -40,8 +42,10 @@ EXAMPLES = """  bayesnmf fit counts.csv --rank 5
   bayesnmf fit sbs96.tsv --rank 8 --restarts 5 --prior-components 'Dirichlet(0.1)' --components signatures.parquet
   bayesnmf fit sbs96.tsv --fixed-components COSMIC_v3.4_SBS.txt --loadings exposures.csv
   bayesnmf fit cells.h5ad --rank 12 --seeds markers.gmt --markers programs.csv
+  bayesnmf fit counts.csv --rank 6 --formula '~ age + treatment' --covariates samples.csv --effects effects.csv
   bayesnmf fit counts.mtx.gz --transpose --method gibbs --set draws=2000 --json --quiet"""
-TABLE_OPTIONS = ("--loadings", "--components", "--markers")
+PATHS = ("loadings", "components", "markers", "effects")
+TABLE_OPTIONS = tuple(f"--{name}" for name in PATHS)
 
 
 def add(command: argparse.ArgumentParser) -> None:
@@ -53,6 +57,7 @@ def add(command: argparse.ArgumentParser) -> None:
                        help="known components, the first of all K: a fit, a table with one in each row, or one in each "
                        "column if the rows are mutation types")  # fmt: skip
     add_seeds(group)
+    add_covariates(group)
     add_noise(group)
     group.add_argument("--missing", metavar="WORD or FILE",
                        help="missing cells: zeros for all without a count, or a table with 1 at them and 0 elsewhere, "
@@ -65,6 +70,7 @@ def add(command: argparse.ArgumentParser) -> None:
     group.add_argument("--loadings", metavar="PATH", help=f"table of the loadings: {TABLES}")
     group.add_argument("--components", metavar="PATH", help=f"table of the components: {TABLES}")
     group.add_argument("--markers", metavar="PATH", help=f"table of what sets each component apart: {TABLES}")
+    group.add_argument("--effects", metavar="PATH", help=f"table of the effects of covariates: {TABLES}")
     group.add_argument("--anndata", metavar="PATH", help="the .h5ad FILE, or the counts, with the fit in it: .h5ad")
     add_printing(command)
 
@@ -76,17 +82,18 @@ def run(options: argparse.Namespace) -> int:
     method = check_choice(options.method, "--method", METHODS)
     seed = check_whole(options.seed, "--seed", 0)
     asked = None if options.rank is None else check_whole(options.rank, "--rank")
-    named = {f"--{name}": getattr(options, name) for name in ("out", "loadings", "components", "markers", "anndata")}
-    read = ("file", "fixed_components", "seeds", "start", "missing", "row_exposure", "feature_exposure")
+    named = {f"--{name}": getattr(options, name) for name in ("out", *PATHS, "anndata")}
+    read = ("file", "fixed_components", "seeds", "covariates", "start", "missing", "row_exposure", "feature_exposure")
     given = tuple(getattr(options, name) for name in read)
     outputs = check_outputs(named, TABLE_OPTIONS, given)
     check_suffix(outputs["--out"], "--out", (".nc", ".zarr"))
     if "--anndata" in outputs:
         check_suffix(outputs["--anndata"], "--anndata", (".h5ad",))
     check_markers_of_rank(outputs, asked)
+    check_effects_asked("--effects" in outputs, options)
     settings, noise = settings_of_method(options, method), check_noise_of_fit(options.noise, options.dispersion)
 
-    from bayesnmf.cli.reading import read_cells, read_counts_of, read_exposures
+    from bayesnmf.cli.reading import read_cells, read_counts_of, read_covariates, read_exposures
     from bayesnmf.fitting.fit import fit
     from bayesnmf.fitting.known import rank_and_known
     from bayesnmf.inference.status import INTERRUPTED as STOPPED
@@ -96,6 +103,7 @@ def run(options: argparse.Namespace) -> int:
     check_markers_of_rank(outputs, rank)
     found = fit(counts, options.model, asked if known is None else rank, method, seed=seed, options=settings,
                 noise=noise, fixed_components=known, seeds=options.seeds,
+                formula=options.formula, covariates=read_covariates(options),
                 missing=read_cells(options.missing, options.transpose), progress=not options.quiet,
                 checkpoint=options.checkpoint, **read_exposures(options))  # fmt: skip
     if known is not None:
@@ -155,6 +163,8 @@ def write(found: Any, outputs: dict[str, Path], options: argparse.Namespace) -> 
         from bayesnmf.assessment.markers import markers
 
         write_table(markers(found, seed=found.seed), outputs["--markers"], index=False)
+    if "--effects" in outputs:
+        write_table(found.effects().reset_index(), outputs["--effects"], index=False)
     if "--anndata" in outputs:
         _write_annotated(found, outputs["--anndata"], options)
 

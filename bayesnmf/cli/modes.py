@@ -10,6 +10,7 @@ from bayesnmf.cli.names import TABLES
 from bayesnmf.cli.shared import (
     add_checkpoint,
     add_counts,
+    add_covariates,
     add_exposures,
     add_model,
     add_noise,
@@ -35,6 +36,7 @@ def add(command: argparse.ArgumentParser) -> None:
     group = add_model(command, methods=("map", "vi", "bld"))
     add_options(group)
     add_seeds(group)
+    add_covariates(group)
     add_noise(group)
     group.add_argument("--starts", default="20", metavar="N", help="number of runs (default: %(default)s)")
     group.add_argument("--jobs", metavar="N", help="number of runs side by side (default: one for each core)")
@@ -58,18 +60,19 @@ def run(options: argparse.Namespace) -> int:
     starts = check_whole(options.starts, "--starts")
     jobs = None if options.jobs is None else check_whole(options.jobs, "--jobs")
     named = {f"--{name}": getattr(options, name) for name in ("table", "runs", "components", "out", "plot")}
-    outputs = check_outputs(named, TABLE_OPTIONS, (options.file, options.seeds))
+    outputs = check_outputs(named, TABLE_OPTIONS, (options.file, options.seeds, options.covariates))
     if "--out" in outputs:
         check_suffix(outputs["--out"], "--out", (".nc", ".zarr"))
     settings, noise = settings_of_method(options, method), check_noise_of_fit(options.noise, options.dispersion)
 
-    from bayesnmf.cli.reading import read_counts_of, read_exposures
+    from bayesnmf.cli.reading import read_counts_of, read_covariates, read_exposures
     from bayesnmf.cli.writing import about_counts, finish, records_of, write_table
     from bayesnmf.studies.stability.modes import modes
 
     counts, _ = read_counts_of(options)
     found = modes(counts, options.model, rank, method, starts=starts, seed=seed, jobs=jobs, options=settings,
-                  noise=noise, seeds=options.seeds, checkpoint=options.checkpoint, progress=not options.quiet,
+                  noise=noise, seeds=options.seeds, formula=options.formula,
+                  covariates=read_covariates(options), checkpoint=options.checkpoint, progress=not options.quiet,
                   **read_exposures(options))  # fmt: skip
 
     def write() -> None:

@@ -47,6 +47,20 @@ def read_exposures(options: argparse.Namespace, sides: tuple[str, ...] = ("row",
     return {name: read_column(path, f"--{name.replace('_', '-')}") for name, path in given.items() if path is not None}
 
 
+def read_covariates(options: argparse.Namespace) -> Any:
+    """Return the table of covariates by name, or that of the rows of an AnnData file where a formula needs it."""
+    import pandas as pd
+
+    if options.covariates is not None:
+        separator = "\t" if options.covariates.lower().endswith((".tsv", ".tsv.gz", ".txt", ".txt.gz")) else ","
+        return pd.read_csv(options.covariates, sep=separator, dtype={0: str}).pipe(lambda x: x.set_index(x.columns[0]))
+    if getattr(options, "formula", "") is None or not str(options.file).lower().endswith(".h5ad"):
+        return None
+    from anndata import read_h5ad
+
+    return read_h5ad(options.file, backed="r").obs
+
+
 def read_column(path: str, name: str) -> Any:
     """Return the second column of a table with two as a Series, with the names in the first as text."""
     import pandas as pd

@@ -11,6 +11,7 @@ from bayesnmf.cli.names import METHODS, MODELS, TABLES
 from bayesnmf.cli.shared import (
     add_checkpoint,
     add_counts,
+    add_covariates,
     add_exposures,
     add_options,
     add_printing,
@@ -43,6 +44,7 @@ def add(command: argparse.ArgumentParser) -> None:
     group.add_argument("--method", help=f"one of {', '.join(METHODS)} (default: vi; smc with the evidence)")
     add_options(group)
     add_seeds(group)
+    add_covariates(group)
     add_seed(group)
     group = command.add_argument_group("output")
     add_checkpoint(group)
@@ -64,17 +66,20 @@ def run(options: argparse.Namespace) -> int:
     criterion: Any = given if given is None else check_choice(given, "--criterion", tuple(OWN))
     chosen = None if options.method is None else check_choice(options.method, "--method", METHODS)
     outputs = check_outputs(
-        {"--table": options.table, "--plot": options.plot}, ("--table",), (options.file, options.seeds)
+        {"--table": options.table, "--plot": options.plot},
+        ("--table",),
+        (options.file, options.seeds, options.covariates),
     )
 
     settings = settings_of_method(options, chosen or ("smc" if criterion == "evidence" else "vi"))
 
-    from bayesnmf.cli.reading import read_counts_of, read_exposures
+    from bayesnmf.cli.reading import read_counts_of, read_covariates, read_exposures
     from bayesnmf.cli.writing import about_counts, finish, records_of, write_table
     from bayesnmf.studies.selection.selecting import select
 
     counts, _ = read_counts_of(options)
-    found = select(counts, models, ranks, chosen, seeds=options.seeds, noise=noises, criterion=criterion, seed=seed,
+    found = select(counts, models, ranks, chosen, seeds=options.seeds, noise=noises, formula=options.formula,
+                  covariates=read_covariates(options), criterion=criterion, seed=seed,
                    options=settings, checkpoint=options.checkpoint, progress=not options.quiet,
                    **read_exposures(options))  # fmt: skip
 

@@ -67,6 +67,15 @@ def add_seeds(group: Group) -> None:
                        "description and features in each line")  # fmt: skip
 
 
+def add_covariates(group: Group) -> None:
+    """Add the formula and the file of covariates."""
+    group.add_argument("--formula", metavar="TEXT",
+                       help="what loadings depend on, as '~ age + treatment': columns of --covariates, or of an .h5ad "
+                       "file's obs")  # fmt: skip
+    group.add_argument("--covariates", metavar="FILE",
+                       help="table with the name of each row and its covariates: .csv, .tsv")  # fmt: skip
+
+
 def add_seed(group: Group) -> None:
     """Add the seed."""
     group.add_argument("--seed", default="0", metavar="N", help="seed of all random numbers (default: %(default)s)")

@@ -25,6 +25,8 @@ def add(command: argparse.ArgumentParser) -> None:
     group.add_argument("file", metavar="FILE", help=f"counts of new samples, in rows: {FORMATS}")
     add_reading(group)
     group.add_argument("--row-exposure", metavar="FILE", help="table with the name and the exposure of each row")
+    group.add_argument("--covariates", metavar="FILE",
+                       help="table with the name and the covariates of each row, if the fit had some")  # fmt: skip
     group = command.add_argument_group("output")
     group.add_argument("--out", default="loadings.csv", metavar="PATH",
                        help=f"table of the loadings, {TABLES}, or .nc or .zarr for a fit with its posterior "
@@ -36,18 +38,21 @@ def add(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Read, project, write and print."""
     seed = check_whole(options.seed, "--seed", 0)
-    outputs = check_outputs({"--out": options.out}, (), (options.fit, options.file, options.row_exposure))
+    outputs = check_outputs(
+        {"--out": options.out}, (), (options.fit, options.file, options.row_exposure, options.covariates)
+    )
     out = outputs["--out"]
     check_suffix(out, "--out", (*TABLE_SUFFIXES, ".nc", ".zarr"))
 
-    from bayesnmf.cli.reading import read_counts_of, read_exposures
+    from bayesnmf.cli.reading import read_counts_of, read_covariates, read_exposures
     from bayesnmf.cli.writing import about_fit, finish, write_table
     from bayesnmf.fitting.fitted import load
     from bayesnmf.results.thinning import loadings_table
 
     fit = load(options.fit)
     counts, _ = read_counts_of(options)
-    found = fit.project(counts, **read_exposures(options, ("row",)), seed=seed)
+    covariates = read_covariates(options) if options.covariates or fit.priors.loadings.has_effects else None  # type: ignore[union-attr]
+    found = fit.project(counts, **read_exposures(options, ("row",)), covariates=covariates, seed=seed)
 
     def write() -> None:
         if out.suffix in (".nc", ".zarr"):

@@ -12,6 +12,9 @@ from scipy.sparse import csr_array
 from bayesnmf.checks import check_count, check_instance, check_rank, check_size
 from bayesnmf.data.checks import check_drawable, check_noise_of_draws, check_shape, check_totals
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.covariates.checks import check_has_formula
+from bayesnmf.data.covariates.priors import with_covariates
+from bayesnmf.data.covariates.reading import read_given
 from bayesnmf.data.drawing import drawn_counts, drawn_given_totals
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.priors import Priors, matrix
@@ -23,7 +26,7 @@ from bayesnmf.priors.checks import (
     check_proper_loadings,
 )
 from bayesnmf.priors.noise import POISSON, Noise
-from bayesnmf.priors.pair import with_defaults
+from bayesnmf.priors.pair import replace_sides, with_defaults
 from bayesnmf.priors.specification import MODELS, SPARSE, check_model
 from bayesnmf.priors.values import separate_scale
 from bayesnmf.types import Array
@@ -89,6 +92,9 @@ def simulate(
     rank: int = 5,
     *,
     priors: Priors | None = None,
+    formula: str | None = None,
+    covariates: Any = None,
+    effects: ArrayLike | None = None,
     noise: str | Noise = "poisson",
     totals: ArrayLike | None = None,
     row_exposure: ArrayLike | None = None,
@@ -101,18 +107,19 @@ def simulate(
     ----------
     model : str
         Name of the model, as for `bayesnmf.fit`.
-    size : (n, m)
-        Number of rows and of features.
-    rank : int
+    size, rank : (n, m); int
+        Number of rows and of features; number of components, K.
     priors : Priors, optional
         Proper priors. The defaults are those of a fit to counts with these totals. The default prior of `poisson` is
         flat, so it cannot be drawn from.
+    formula, covariates, effects : optional
+        Covariates of the rows, as for `bayesnmf.fit`, and their effects (p, K) in their units, drawn by default: first
+        intercepts, log means of loadings (or log concentrations), then a row for each term.
     noise : "poisson" or NegativeBinomial
         Noise with a known dispersion. Under dirichlet_poisson the variance must be linear, and not that of features.
     totals : float or array_like (n,), optional
         Under dirichlet_poisson, the row totals, whole numbers. Otherwise one number, the mean row total for the default
-        prior of the loadings; not allowed together with `priors.loadings`, which already sets the scale. The default
-        is 200.
+        prior of the loadings, by default 200; not allowed with `priors.loadings`, which already sets the scale.
     row_exposure, feature_exposure : array_like (n,) and (m,), optional
         Exposures as for `bayesnmf.fit`; the counts carry them to a fit.
     seed : int
@@ -134,8 +141,7 @@ def simulate(
     array([50., 50., 50., 50.])
     """
     check_model(model)
-    n, m = check_shape(size, "size")
-    rank = check_rank(rank)
+    (n, m), rank = check_shape(size, "size"), check_rank(rank)
     rng = np.random.default_rng(check_count(seed, "seed", minimum=0))
     check_size(8 * n * m, LARGEST_DENSE, "the counts", "simulate fewer rows at a time")
     check_size(8 * rank * (n + m), LARGEST_DENSE, f"loadings and components of rank {rank}", "lower rank")
@@ -144,8 +150,8 @@ def simulate(
     check_noise_of_draws(noise := check_noise(noise), (n, m), MODELS[model].given_totals)
     row_totals = check_totals(totals, n, MODELS[model].given_totals, given.loadings is None, MEAN_TOTAL)
     exposed = with_exposures(_empty_counts(n, m), row_exposure, feature_exposure)
-    mean_total = float(np.mean(row_totals) / exposed.row_factor.mean())
-    filled = with_defaults(given, model, mean_total, rank, exposed.feature_factor * np.ones(m), SPARSE)
+    of_rows = read_given(formula, covariates, None, exposed.row_names)
+    filled = _filled(_with_own(given, model, exposed, rank, row_totals), of_rows, rank, effects, rng)
     _check_drawable_priors(model, filled, (n, m), rank)
     check_exposures(exposed, model, filled.components)
     value: Any = filled.loadings.broadcast((n, rank)).draw(rng)  # type: ignore[union-attr]
@@ -155,6 +161,23 @@ def simulate(
     counts = exposed.with_matrix(csr_array(drawn.astype(np.float64)))
     loadings, scale = separate_scale(value)
     return Simulation(counts, loadings, components, scale, model, filled, noise)
+
+
+def _with_own(given: Priors, model: str, exposed: Counts, rank: int, totals: Array) -> Priors:
+    """Return priors with the defaults for counts with these totals."""
+    mean_total = float(np.mean(totals) / exposed.row_factor.mean())
+    features = exposed.feature_factor * np.ones(exposed.shape[1])
+    return with_defaults(given, model, mean_total, rank, features, SPARSE)
+
+
+def _filled(priors: Priors, covariates: Any, rank: int, effects: Any, rng: np.random.Generator) -> Priors:
+    """Return priors with given or drawn effects of covariates, if there are any."""
+    check_has_formula(effects, covariates)
+    if covariates is None:
+        return priors
+    priors = with_covariates(priors, covariates, rank, effects)
+    prior: Any = priors.loadings
+    return priors if effects is not None else replace_sides(priors, loadings=prior.drawn_effects(rng))
 
 
 def _empty_counts(n: int, m: int) -> Counts:

@@ -11,6 +11,8 @@ def check_streamed(estimator: Any) -> None:
     """Refuse settings that `partial_fit` does not have."""
     if estimator.seeds is not None:
         raise ValueError("partial_fit takes no seeds: use fit, or leave seeds out")
+    if estimator.formula is not None:
+        raise ValueError("partial_fit takes no covariates: use fit, or leave formula out")
 
 
 def check_no_generator(state: Any) -> Any:

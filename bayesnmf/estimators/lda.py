@@ -28,9 +28,11 @@ class BayesLDA(BayesNMF):
         noise: Any = "poisson",
         missing: Any = None,
         seeds: Any = None,
+        formula: Any = None,
         random_state: Any = None,
     ) -> None:
         super().__init__(
             n_components, model="dirichlet_poisson", method=method, priors=priors, tol=tol, max_iter=max_iter,
-            restarts=restarts, options=options, noise=noise, missing=missing, seeds=seeds, random_state=random_state,
+            restarts=restarts, options=options, noise=noise, missing=missing, seeds=seeds, formula=formula,
+            random_state=random_state,
         )  # fmt: skip

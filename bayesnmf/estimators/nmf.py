@@ -61,6 +61,8 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Noise of the counts, and "nan" or "zeros" for what is missing, in all methods, as for `bayesnmf.fit`.
     seeds : mapping or Seeds, optional
         Features that named components are to have, as for `bayesnmf.fit`; not in `partial_fit`.
+    formula : str, optional
+        What loadings depend on, as for `bayesnmf.fit`: columns of the `covariates` given to `fit` and `transform`.
     random_state : int, RandomState or None
         Seed of the fit, as in scikit-learn. With None, every fit has another.
 
@@ -102,6 +104,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         noise: Any = "poisson",
         missing: Any = None,
         seeds: Any = None,
+        formula: Any = None,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
@@ -112,27 +115,28 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self.max_iter = max_iter
         self.restarts = restarts
         self.options = options
-        self.noise, self.missing, self.seeds = noise, missing, seeds
+        self.noise, self.missing, self.seeds, self.formula = noise, missing, seeds, formula
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, covariates: Any = None) -> Self:
         """Fit the model to counts X, (n, m), which may be a path or `Blocks`; y is ignored.
 
-        Errors are those of `bayesnmf.fit`.
+        `covariates` of the rows are those of `bayesnmf.fit`, and can be routed as metadata. Errors are those there.
         """
         counts = self._counts(X, reset=True)
         options = self._options(dtype=counts.dtype.name)
         for name in ("_stream", "_block"):
             self.__dict__.pop(name, None)
         given: Any = {"seed": self._seed(), "options": options, "noise": self.noise, "seeds": self.seeds}
+        given |= {"formula": self.formula, "covariates": covariates}
         found = fit(counts, self.model, self.n_components, self.method, **given)
         self._fit: Fit | None = found
         self.components_, self.n_components_, self.n_iter_ = found.components, found.rank, found.status.iterations
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> Array:
+    def fit_transform(self, X: Any, y: Any = None, covariates: Any = None) -> Array:
         """Fit the model to counts X, and return ``transform(X)``; y is ignored."""
-        return self.fit(X).transform(X)
+        return self.fit(X, covariates=covariates).transform(X, covariates)
 
     @available_if(lambda self: self.method == "vi")
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -158,9 +162,12 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self.n_iter_ = self._stream.steps
         return self
 
-    def transform(self, X: Any) -> Array:
-        """Return the loadings of rows X, (n, K), given the components: proportions under LDA, counts otherwise."""
-        return self._projected(self._counts(X)).loadings
+    def transform(self, X: Any, covariates: Any = None) -> Array:
+        """Return the loadings of rows X, (n, K), given the components: proportions under LDA, counts otherwise.
+
+        After a fit with covariates, those of these rows are needed.
+        """
+        return self._projected(self._counts(X), covariates=covariates).loadings
 
     def inverse_transform(self, X: Any) -> Array:
         """Return loadings X, (n, K), times the components, (n, m): expected counts, or their shares under LDA.
@@ -173,7 +180,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         values = np.asarray(found.values)
         return (values if places is None else values[:, places]) @ self.components_
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, covariates: Any = None) -> float:
         """Return the mean log-probability, in nats, of one half of each row's counts given the other half.
 
         Every count of a row falls in one of the halves by chance; the split depends on the counts of the row alone. So
@@ -185,12 +192,12 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         if not counts.is_integer:
             warn_of_data("X must be whole numbers for a score: parts of counts are never held out; round them")
         seen, held_out = completed(counts)
-        projected = self._projected(seen, 0.5)
+        projected = self._projected(seen, 0.5, covariates)
         return score(projected, held_out, background(self.fit_.counts), SCORE_DRAWS, 0, MOST_SCORE_DRAWS).per_count
 
-    def perplexity(self, X: Any) -> float:
+    def perplexity(self, X: Any, covariates: Any = None) -> float:
         """Return exp(−score(X)): the number of equally probable features among which the model would have to guess."""
-        return float(np.exp(-self.score(X)))
+        return float(np.exp(-self.score(X, covariates=covariates)))
 
     @property
     def fit_(self) -> Fit:
@@ -257,8 +264,10 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             self._feature_labels = counts.feature_names
         return in_feature_order(counts, self._feature_labels, "X", "estimator")
 
-    def _projected(self, counts: Counts, keep: float = 1.0) -> Fit:
-        return self._stream.result(counts) if "_stream" in vars(self) else for_thinned(self.fit_, keep).project(counts)
+    def _projected(self, counts: Counts, keep: float = 1.0, covariates: Any = None) -> Fit:
+        if "_stream" in vars(self):
+            return self._stream.result(counts)
+        return for_thinned(self.fit_, keep).project(counts, covariates=covariates)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

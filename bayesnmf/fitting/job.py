@@ -17,6 +17,7 @@ from bayesnmf.data.blocks.checks import check_on_disk, check_room_for_rows
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.checks import check_covariates_served
+from bayesnmf.data.covariates.priors import with_covariates
 from bayesnmf.fitting.checks import (
     check_families,
     check_learnable,
@@ -28,7 +29,6 @@ from bayesnmf.fitting.checks import (
     check_total,
     check_unexposed,
 )
-from bayesnmf.fitting.covariates import with_covariates
 from bayesnmf.fitting.keeping import keeps_moments, size_kept, size_written
 from bayesnmf.fitting.known import NOTHING, Beforehand, with_known_components, with_seeds
 from bayesnmf.inference.starts.states import means_of_rank_one

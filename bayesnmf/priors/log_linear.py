@@ -21,6 +21,7 @@ from bayesnmf.priors.abilities import Draws, Entries, Learned, LogBasis, Respons
 from bayesnmf.priors.dirichlet import Dirichlet
 from bayesnmf.priors.distribution import Distribution, words_of
 from bayesnmf.priors.effects import (
+    SHAPE_SD,
     dirichlet_effects,
     gamma_effects,
     gamma_shapes,
@@ -126,6 +127,12 @@ class LogLinear(Distribution, Draws, Learned, LogBasis, Settled, Entries, Respon
             plain = Gamma(shape, np.asarray(plain.rate) * (shape / np.asarray(plain.shape)))
         return replace(self, plain=plain, effects=effects)
 
+    def drawn_effects(self, rng: np.random.Generator) -> LogLinear:
+        """Return the prior with effects, and shapes, drawn from theirs."""
+        effects = rng.standard_normal(self.effects.shape) / np.sqrt(self.precision)
+        shape = self.centre * np.exp(SHAPE_SD * rng.standard_normal(self.centre.shape))
+        return self.with_effects(effects, shape)
+
     # --- the prior given the effects ----------------------------------------------------------------------
 
     @cached_property
@@ -143,6 +150,13 @@ class LogLinear(Distribution, Draws, Learned, LogBasis, Settled, Entries, Respon
         sd = np.full((len(self.effects), 1), EFFECT_SD)
         sd[0] = INTERCEPT_SD
         return 1 / sd**2
+
+    @property
+    def intercepts(self) -> Array:
+        """Logarithms of the mean, or of the concentration, at linear predictor 0, (K,)."""
+        plain: Any = self.plain
+        size = np.asarray(plain.shape) / np.asarray(plain.rate) if isinstance(plain, Gamma) else plain.concentration
+        return np.broadcast_to(np.log(size), self.centre.shape)[0]
 
     @cached_property
     def log_prior(self) -> float:

@@ -31,7 +31,6 @@ from bayesnmf.inference.sampling.effects import EffectDraws
 from bayesnmf.inference.side import MeanField, Mode
 from bayesnmf.inference.sides import allocate, exposure_of_loadings, given_totals
 from bayesnmf.inference.starts.states import given_state
-from bayesnmf.priors.gamma import Gamma
 from bayesnmf.priors.log_linear import EFFECTS, SHAPES, LogLinear
 from bayesnmf.priors.specification import PARAMETER, stated_components
 from bayesnmf.priors.values import component_sums
@@ -155,13 +154,10 @@ def in_units(fit: FitRecord, effects: Array, components: Array) -> Array:
     The components (…, K, m) that belong to them give the counts that a loading stands for.
     """
     prior = prior_with_effects(fit)
-    plain: Any = prior.plain
     found = np.asarray(Coding.of_text(prior.coding).unit @ effects)
-    if isinstance(plain, Gamma):
-        found[..., 0, :] += np.log(np.asarray(plain.shape) / np.asarray(plain.rate)).ravel()
+    found[..., 0, :] += prior.intercepts
+    if prior.support == "positive":
         found[..., 0, :] += np.log(component_sums(fit.counts.exposed_components(components.astype(np.float64))))
-    else:
-        found[..., 0, :] += np.log(np.asarray(plain.parameters[plain.counted])).ravel()
     return found
 
 

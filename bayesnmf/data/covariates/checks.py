@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.checks import shown
+from bayesnmf.checks import as_numbers, shown
 from bayesnmf.data.labels import listed
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
 from bayesnmf.types import Array
@@ -186,6 +186,24 @@ def check_recovered(name: str, found: bool) -> None:
             f"the covariate {name!r} is in the formula with others alone, so that its values are not kept: name it "
             "there by itself, too, as in '~ age + age:treatment'"
         )
+
+
+def check_effects(effects: Any, size: tuple[int, int]) -> Array:
+    """Return effects as an array of their own, (p, K)."""
+    values = effects.to_numpy() if hasattr(effects, "to_numpy") else effects
+    found = as_numbers(values, "effects", "an array of numbers").astype(np.float64)
+    if found.shape != size or not np.all(np.isfinite(found)):
+        raise ValueError(
+            f"effects must be finite numbers of shape {size}, a row for the intercept and each term, a column for each "
+            f"component: found shape {found.shape}; write them so"
+        )
+    return found
+
+
+def check_has_formula(effects: Any, covariates: Any) -> None:
+    """Refuse effects without what they are effects of."""
+    if effects is not None and covariates is None:
+        raise ValueError("effects need covariates: give covariates, and a formula where they are no numbers")
 
 
 def check_given(covariates: Any, what: str) -> None:

@@ -36,10 +36,13 @@ class Covariates(NamedTuple):
     coding: Coding
 
 
-def read_given(formula: str | None, covariates: Any, counts: Any, row_names: Array) -> Covariates:
-    """Return the design of the rows of counts, of covariates that are given, or of the `obs` of AnnData."""
-    if covariates is None and is_annotated(counts):
-        covariates = counts.obs
+def read_given(formula: str | None, covariates: Any, counts: Any, row_names: Array) -> Covariates | None:
+    """Return the design of the rows of counts, of covariates that are given, or of the `obs` of AnnData; or None."""
+    if formula is None and covariates is None:
+        return None
+    source = getattr(counts, "source", counts)  # of `Blocks`
+    if covariates is None and is_annotated(source):
+        covariates = source.obs
     return read_covariates(formula, covariates, row_names)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.covariates.reading import Covariates
 from bayesnmf.data.seeds import Seeds
 from bayesnmf.fitting.job import ProgressReport, resolve_priors
 from bayesnmf.fitting.known import Beforehand
@@ -39,6 +40,8 @@ class SelectionPlan:
         Noises that every candidate is fitted with.
     seeds : Seeds or None
         What the priors of the first components favour.
+    covariates : Covariates or None
+        What the loadings of all rows depend on.
     """
 
     counts: Counts
@@ -53,6 +56,7 @@ class SelectionPlan:
     halves: int
     noises: list[Noise] = field(default_factory=lambda: [POISSON])
     seeds: Seeds | None = None
+    covariates: Covariates | None = None
 
     def options_for(self, candidate: Candidate, counts: Counts) -> Any:
         """Return the options of a candidate's fit to these counts, whose priors have no None left.
@@ -60,7 +64,7 @@ class SelectionPlan:
         Shapes and concentrations that are left open are 1, for vi too. The sparse ones that `bayesnmf.fit` takes for
         its predictions find fewer of the ranks that made simulated counts (benchmarks/README.md, "Ranks").
         """
-        given = Beforehand(seeds=self.seeds)
+        given = Beforehand(seeds=self.seeds, covariates=self.covariates)
         priors = resolve_priors(candidate.model, counts, candidate.rank, self.options.priors, given)
         unread: Any = {"intervals": "mean_field"} if hasattr(self.options, "intervals") else {}  # by every criterion
         return replace(self.options, priors=priors, **unread)

@@ -16,6 +16,7 @@ from bayesnmf.checks import check_count, check_flag, check_words
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.checks import check_complete, check_start_has_seeds
 from bayesnmf.data.conversion import check_integer_counts
+from bayesnmf.data.covariates.reading import read_given
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.seeds import Seeds, seeds_of
 from bayesnmf.fitting.checkpointing import keep_each_fit, keep_loops
@@ -55,6 +56,8 @@ def select(
     method: str | None = None,
     *,
     seeds: Mapping[str, Sequence[Any]] | Seeds | str | Path | None = None,
+    formula: str | None = None,
+    covariates: Any = None,
     noise: Any = "poisson",
     criterion: Literal["masked", "heldout", "evidence", "stability"] | None = None,
     splits: int | None = None,
@@ -96,10 +99,9 @@ def select(
         With "stability", the number of random halves of the rows, by default 10; each candidate is fitted to each.
     check : bool
         Whether to fit the best candidate to all counts and to warn if the model is misfitted (`Selection.checks`).
-    seed : int
-    options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
+    seed, options : int; MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         Options of the fits; priors left open have shapes of 1. Local optima make scores jump; `restarts` helps.
-    seeds, row_exposure, feature_exposure, checkpoint, progress : as for `bayesnmf.fit`
+    seeds, formula, covariates, row_exposure, feature_exposure, checkpoint, progress : as for `bayesnmf.fit`
         A checkpoint keeps every fit, so that the same call goes on; Ctrl-C keeps what can be compared.
 
     Returns
@@ -123,7 +125,8 @@ def select(
         check_integer_counts(check_complete(data, "select"), "select", "round them")
         check_data(by, data, options)
         settings["withhold"] = share_withheld(by, settings["withhold"], withhold is not None, data)
-        of_all = {"noises": noises, "seeds": seeds_of(seeds), **settings}
+        of_rows = read_given(formula, covariates, counts, data.row_names)
+        of_all = {"noises": noises, "seeds": seeds_of(seeds), "covariates": of_rows, **settings}
         plan = SelectionPlan(data, candidates, method, options, seed, report, **of_all)
         _check_candidates(plan, new_rows=by == "stability" or settings["withhold"] > 0)
         warnings.simplefilter("ignore", FitWarning)  # the table reports it

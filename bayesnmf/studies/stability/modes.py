@@ -26,6 +26,7 @@ from bayesnmf.checks import check_count, check_fraction
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.checks import check_start_has_seeds
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.covariates.reading import read_given
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.seeds import Seeds
@@ -65,6 +66,8 @@ def modes(
     options: Options | None = None,
     fixed_components: Any = None,
     seeds: Mapping[str, Sequence[Any]] | Seeds | str | Path | None = None,
+    formula: str | None = None,
+    covariates: Any = None,
     noise: str | Noise = "poisson",
     observed: Any = None,
     missing: Any = None,
@@ -90,7 +93,7 @@ def modes(
         Number of runs. A run depends on `seed` and its own number alone, so more starts add runs.
     options : MAP, VI or BLD, optional
         Options of the fits, by default with a random start and one thread (see `bayesnmf.studies.stability.modes`).
-    fixed_components, seeds, observed, missing, row_exposure, feature_exposure : as for `bayesnmf.fit`
+    fixed_components, seeds, formula, covariates, observed, missing, row_exposure, feature_exposure : as for `fit`
     noise : {"poisson", "nb1", "nb2", "quasi"}, NegativeBinomial or Quasi
         Noise of every run, with a dispersion of its own if it is learned; "quasi" has that of a fit from the counts.
     threshold : float
@@ -126,8 +129,9 @@ def modes(
     model, method, noise = check_model(model), check_has_objective(method), check_noise(noise)
     starts, seed = check_count(starts, "starts", most=MOST_STARTS), check_count(seed, "seed", minimum=0)
     (rank, given), options = given_of(rank, fixed_components, seeds), varied_options(options, method)
-    counts, own = without_missing(counts, missing)
-    data = open_counts(counts, getattr(options, "dtype", "float64"))
+    plain, own = without_missing(counts, missing)
+    data = open_counts(plain, getattr(options, "dtype", "float64"))
+    given = given._replace(covariates=read_given(formula, covariates, counts, data.row_names))
     data = with_missing(with_exposures(data, row_exposure, feature_exposure), own, observed, missing)
     settings = check_fraction(threshold, "threshold"), check_fraction(keep, "keep"), check_scored(scored, data)
     options = _completed(options, data, noise, model, method, (rank, given))

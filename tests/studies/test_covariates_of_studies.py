@@ -1,0 +1,35 @@
+"""Studies of many fits with covariates: modes, and ranks by held-out cells."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from plain import plain_vi
+
+import bayesnmf
+
+N = 40
+RNG = np.random.default_rng(0)
+FRAME = pd.DataFrame({"age": RNG.uniform(20, 80, N), "arm": RNG.choice(["a", "b"], N)})
+COUNTS = RNG.poisson(RNG.gamma(2, 10, (N, 2)) @ np.array([[0.7, 0.3, 0, 0], [0, 0, 0.4, 0.6]]))
+pytestmark = pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.ConvergenceWarning")
+
+
+def test_modes_have_effects():
+    found = bayesnmf.modes(
+        COUNTS, rank=2, starts=2, jobs=1, scored=0, formula="~ arm", covariates=FRAME, options=plain_vi(max_iter=20)
+    )
+    assert len(found.best.effects()) == 4
+
+
+def test_ranks_are_compared_with_covariates():
+    given = {
+        "ranks": [1, 2],
+        "splits": 1,
+        "check": False,
+        "options": plain_vi(max_iter=20),
+        "covariates": FRAME[["age"]],
+    }
+    found = bayesnmf.select(COUNTS, **given)
+    assert found.best.rank == 2
+    with pytest.raises(ValueError, match="covariates differ between rows"):
+        bayesnmf.select(COUNTS, **given | {"criterion": "heldout"})
