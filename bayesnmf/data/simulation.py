@@ -171,13 +171,14 @@ def _with_own(given: Priors, model: str, exposed: Counts, rank: int, totals: Arr
 
 
 def _filled(priors: Priors, covariates: Any, rank: int, effects: Any, rng: np.random.Generator) -> Priors:
-    """Return priors with given or drawn effects of covariates, if there are any."""
+    """Return priors with given or drawn effects of covariates, if there are any; those of a fit have some."""
     check_has_formula(effects, covariates)
-    if covariates is None:
-        return priors
-    priors = with_covariates(priors, covariates, rank, effects)
+    if covariates is not None:
+        priors = with_covariates(priors, covariates, rank, effects)
     prior: Any = priors.loadings
-    return priors if effects is not None else replace_sides(priors, loadings=prior.drawn_effects(rng))
+    if effects is not None or not prior.has_effects:
+        return priors
+    return replace_sides(priors, loadings=prior.drawn_effects(rng))
 
 
 def _empty_counts(n: int, m: int) -> Counts:

@@ -62,20 +62,20 @@ def sections_of_fit(
     """Return the heading and the sections."""
     title = f"{fit.rank} component{'s' if fit.rank > 1 else ''} of {fit.counts.shape[0]:,} samples"
     made = []
-    for done, part in enumerate(
-        (
-            lambda: overview(fit),
-            lambda: composition(fit, groups),
-            lambda: components(fit, image_shape),
-            lambda: convergence(fit),
-            lambda: uncertainty(fit),
-            lambda: checks(fit),
-            lambda: settings(fit),
-        )
-    ):
-        told("report", done, 7, np.nan)
+    parts = [
+        lambda: overview(fit),
+        lambda: composition(fit, groups),
+        *([lambda: covariates(fit)] if fit.priors.loadings.has_effects else []),  # type: ignore[union-attr]
+        lambda: components(fit, image_shape),
+        lambda: convergence(fit),
+        lambda: uncertainty(fit),
+        lambda: checks(fit),
+        lambda: settings(fit),
+    ]
+    for done, part in enumerate(parts):
+        told("report", done, len(parts), np.nan)
         made.append(part())
-    told("report", 7, 7, np.nan)
+    told("report", len(parts), len(parts), np.nan)
     return title, [*made, Section("How to cite", references=references_of(fit.model, [fit.method], (SIGNS,)))]
 
 
@@ -135,6 +135,22 @@ def composition(fit: Fit, groups: Groups | None) -> Section:
             *([] if groups is None else [_by_group(fit, groups, proportions)]),
         ],
         figures=[picture],
+    )
+
+
+def covariates(fit: Fit) -> Section:
+    """Return the effects of covariates on the components, with intervals."""
+    table, titles = fit.effects(), dict(zip(fit.component_labels, fit.component_titles, strict=True))
+    rows = [
+        [titles[component], str(term), f"{row.effect:.3g} [{row.low:.3g}, {row.high:.3g}]", f"{row.lfsr:.3f}"]
+        for (component, term), row in zip(table.index, table.itertuples(), strict=True)
+    ]
+    text = f"Effects are on the {table.attrs['scale']}, in the units of the covariates; {table.attrs['intervals']}."
+    return Section(
+        "What the loadings depend on",
+        [text],
+        cautions=table.attrs["cautions"],
+        tables=[Table(["component", "term", "effect", "lfsr"], rows)],
     )
 
 

@@ -44,6 +44,13 @@ def test_effects_are_drawn_without_any():
     assert Coding.of_text(one.coding).terms == ["Intercept", "x"]
 
 
+def test_priors_of_a_fit_have_effects_to_draw():
+    given = bayesnmf.simulate(size=(30, 5), rank=2, covariates={"x": np.linspace(-1, 1, 30)}, seed=0).priors
+    drawn = bayesnmf.simulate(size=(30, 5), rank=2, priors=given, seed=1).priors.loadings
+    assert not np.array_equal(drawn.effects, given.loadings.effects)
+    assert np.array_equal(drawn.design, given.loadings.design)
+
+
 def test_what_is_refused():
     with pytest.raises(ValueError, match=r"effects must be finite numbers of shape \(3, 2\)"):
         bayesnmf.simulate(size=(N, 5), rank=2, formula="~ age + arm", covariates=FRAME, effects=EFFECTS[:2])

@@ -197,6 +197,16 @@ def test_pages_of_given_components_say_so(tmp_path):
 
 
 @pytest.mark.usefixtures("without_pictures")
+def test_pages_of_covariates_have_their_effects(tmp_path):
+    x = np.linspace(-1, 1, DRAWN.counts.shape[0])
+    given = bayesnmf.fit(DRAWN.counts, rank=3, seed=0, covariates={"age": x}, options=QUICK)
+    text = bayesnmf.report(given, tmp_path / "given.html").read_text(encoding="utf-8")
+    assert "What the loadings depend on" in text
+    row = given.effects().loc[(0, "age")]
+    assert f"{row.effect:.3g} [{row.low:.3g}, {row.high:.3g}]" in text
+
+
+@pytest.mark.usefixtures("without_pictures")
 def test_groups_have_a_table_and_samples_without_one_are_left_out(tmp_path):
     fit = fitted()
     groups = ["one", None, "two"] * 10

@@ -21,6 +21,12 @@ def test_modes_have_effects():
     assert len(found.best.effects()) == 4
 
 
+def test_calibration_is_refused():
+    given = bayesnmf.simulate(size=(N, 5), rank=2, covariates=FRAME[["age"]], seed=0).priors
+    with pytest.raises(ValueError, match="calibrate does not rank effects of covariates"):
+        bayesnmf.calibrate(size=(N, 5), rank=2, priors=given, simulations=2)
+
+
 def test_ranks_are_compared_with_covariates():
     given = {
         "ranks": [1, 2],

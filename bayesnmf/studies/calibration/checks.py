@@ -42,6 +42,12 @@ def check_draws_of_components(components: Any) -> None:
         )
 
 
+def check_without_covariates(loadings: Any) -> None:
+    """Refuse covariates, whose effects the log joint of a draw would need."""
+    if loadings.has_effects:
+        raise ValueError("calibrate does not rank effects of covariates: give priors of a fit without any")
+
+
 def check_suffix(path: Any, suffix: str) -> Path:
     """Return a path; refuse one with another suffix."""
     if check_path(path, "path").suffix != suffix:

@@ -33,7 +33,12 @@ from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.estimates import evenly_spaced
 from bayesnmf.results.mixing import r_hat_and_ess
 from bayesnmf.results.resampling import is_resampled, runs_of_draws, share_effective
-from bayesnmf.studies.calibration.checks import check_calibrated_method, check_draws_of_components, check_enough_draws
+from bayesnmf.studies.calibration.checks import (
+    check_calibrated_method,
+    check_draws_of_components,
+    check_enough_draws,
+    check_without_covariates,
+)
 from bayesnmf.studies.calibration.quantities import Points, draws_as_points, evaluate, names_for, true_point
 from bayesnmf.studies.calibration.result import Calibration
 from bayesnmf.types import Array
@@ -156,6 +161,7 @@ def _check(plan: CalibrationPlan) -> CalibrationPlan:
     sides = (options.priors.loadings, options.priors.components)
     fitted = Priors(*(own or drawn for own, drawn in zip(sides, vars(first.priors).values(), strict=True)))
     check_draws_of_components(fitted.components)
+    check_without_covariates(fitted.loadings)
     check_combination(plan.model, plan.method, plan.rank, first.counts, replace(options, priors=fitted))
     return replace(
         plan,
