@@ -104,15 +104,24 @@ def null(seed: int, texts: int = 3000, words: int = 3000, numbers: int = 10, ran
     topics = data.rows["topic"].to_numpy().astype(str)[rows]
     whole = data.counts.rows(rows)
     kept = np.sort(np.argsort(-whole.feature_totals)[:words])
-    counts = bayesnmf.as_counts(whole.matrix[:, kept], feature_names=np.array(whole.feature_names)[kept])
-    filled = counts.row_totals > 0
+    matrix, names = whole.matrix[:, kept], np.array(whole.feature_names)[kept]
+    filled = np.asarray(matrix.sum(axis=1)).ravel() > 0
     frame = pd.DataFrame(rng.standard_normal((texts, numbers)), columns=[f"random{j}" for j in range(numbers)])
     frame["sport"] = np.where(np.char.startswith(topics, "rec.sport"), "yes", "no")
-    for model in ("gamma_poisson", "dirichlet_poisson"):
+    totals = np.asarray(matrix[filled].sum(axis=1), np.float64).ravel()
+    kinds = {
+        "gamma_poisson": None,
+        "gamma_poisson, with row_exposure": totals / totals.mean(),
+        "dirichlet_poisson": None,
+    }
+    for title, exposure in kinds.items():
+        model = title.split(",")[0]
         began = time.perf_counter()
         formula = "~ sport + " + " + ".join(frame.columns[:-1])
-        fit = bayesnmf.fit(counts.rows(np.flatnonzero(filled)), model, rank, seed=seed, formula=formula,
-                           covariates=frame[filled].reset_index(drop=True))  # fmt: skip
+        fit = bayesnmf.fit(
+            matrix[filled], model, rank, seed=seed, formula=formula,
+            covariates=frame[filled].reset_index(drop=True), feature_names=names, row_exposure=exposure,
+        )  # fmt: skip
         fitted = time.perf_counter() - began
         for kind in ("sampled", "mean_field"):
             table = fit.with_intervals(kind).effects(INTERVAL)
@@ -120,7 +129,7 @@ def null(seed: int, texts: int = 3000, words: int = 3000, numbers: int = 10, ran
             of_numbers = out[[term.startswith("random") for _, term in table.index]]
             sport = table.xs("sport[T.yes]", level="term")
             largest = sport.effect.idxmax()
-            print(f"newsgroups, {model}, {kind}: 0 outside of {of_numbers.mean():.1%} of {len(of_numbers)} effects of "
+            print(f"newsgroups, {title}, {kind}: 0 outside of {of_numbers.mean():.1%} of {len(of_numbers)} effects of "
                   f"random numbers; sport: largest {sport.effect[largest]:.2f} [{sport.low[largest]:.2f}, "
                   f"{sport.high[largest]:.2f}] on {', '.join(fit.top_features(6).iloc[:, int(largest)])}; "
                   f"fit {fitted:.0f} s, all {time.perf_counter() - began:.0f} s", flush=True)  # fmt: skip

@@ -48,7 +48,7 @@ class Fit(FitRecord):
     status : Status
         Convergence, reason for the stop and number of iterations.
     priors : Priors
-        Priors of the fit, with defaults filled in; learned priors under VI(learn=...).
+        Priors of the fit, with defaults filled in; learned priors under VI(learn=...), and effects of covariates.
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD
         Options of the fit, with the algorithm, start, tolerance and priors that were chosen in place of None.
     counts : Counts
@@ -71,7 +71,8 @@ class Fit(FitRecord):
         to 1.
     statistics : dict of ndarray (chains, draws), or None
         Statistics of every draw: under nuts divergences, steps, acceptance; under gibbs a drawn ``dispersion``,
-        (chains, draws, n) or (chains, draws, m) if each row or feature has its own.
+        (chains, draws, n) or (chains, draws, m) if each row or feature has its own, and ``effects`` of standardised
+        covariates, (chains, draws, p, K), with ``shapes`` of the loadings.
     moments : dict of ndarray, or None
         Moments of all draws if `posterior` contains only every `diagnostics["kept_every"]`-th draw: ``loadings_sd``,
         ``loadings_r_hat`` (split) and ``loadings_ess`` (by batch means), (n, K), and the same for components (K, m) and

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 NORMAL_DRAWS = 4000
 FIRST_SWEEPS = 20  # over the effects given the first draw of the loadings; one for each draw after it
+SPREAD = 1.5  # times the variance of a Gamma from which on there is a caution
 STREAM = 4  # of random numbers, beside those of the fit with the same seed
 LAPLACE = "intervals: Laplace, of the curvature of the marginal likelihood; too narrow where components share features"
 SCALES = {
@@ -108,21 +109,39 @@ def drawn_effects(fit: FitRecord) -> EffectsDrawn:
     chains = chains_of_effects(fit)
     if chains is not None:
         draws = chains.reshape(-1, *chains.shape[2:])
-        return EffectsDrawn(draws, draws.mean(axis=0), "intervals: draws of the posterior", [])
-    read = for_intervals(fit)
+        return EffectsDrawn(draws, draws.mean(axis=0), "intervals: draws of the posterior", cautions_of_spread(fit))
+    read, wide = for_intervals(fit), cautions_of_spread(fit)
     drawn: Any = read.estimate
     if drawn.kind == "draws":
         found = in_units(fit, _given_draws(prior, drawn.loadings.reshape(-1, *fit.loadings.shape), fit.seed),
                          drawn.components.reshape(-1, *number))  # fmt: skip
-        return EffectsDrawn(found, found.mean(axis=0), source_of_intervals(read), cautions_of_intervals(read))
+        return EffectsDrawn(found, found.mean(axis=0), source_of_intervals(read), [*cautions_of_intervals(read), *wide])
     found = in_units(fit, _normal_draws(fit, prior), fit.components[None])
-    return EffectsDrawn(found, in_units(fit, prior.effects[None], fit.components[None])[0], LAPLACE, [LAPLACE])
+    return EffectsDrawn(found, in_units(fit, prior.effects[None], fit.components[None])[0], LAPLACE, [LAPLACE, *wide])
 
 
 def terms_of_effects(fit: FitRecord) -> Array:
     """Return the names of the columns of the design, (p,); none without covariates."""
     prior: Any = fit.priors.loadings
     return np.array(Coding.of_text(prior.coding).terms if prior.has_effects else [], dtype=str)
+
+
+def cautions_of_spread(fit: FitRecord) -> list[str]:
+    """Return a caution if Gamma loadings vary more around their means than by their prior: then intervals are narrow.
+
+    It compares the variance of u / μ with 1 / a. Of 1.0 in simulations, the largest was 1.1 (3 components, 200 rows).
+    """
+    prior = prior_with_effects(fit)
+    if prior.support != "positive":
+        return []
+    ratio = np.ravel(prior.plain.parameters["shape"]) * ((fit.loadings / prior.mean() - 1) ** 2).mean(axis=0)
+    if not (wide := int((ratio > SPREAD).sum())):
+        return []
+    return [
+        f"loadings of {wide} of {fit.rank} components vary up to {ratio.max():.1f} times as much around their means as "
+        "Gamma loadings do (variance), so intervals of their effects are too narrow; where sizes of rows mean nothing, "
+        "give them as row_exposure, or use a model of shares, as model='dirichlet_poisson'"
+    ]
 
 
 def chains_of_effects(fit: FitRecord) -> Array | None:

@@ -126,6 +126,21 @@ def test_effects_of_sampled_draws_are_those_of_gibbs():
     assert laplace.attrs["cautions"]
 
 
+@quietly
+def test_loadings_that_vary_more_than_gammas_are_told():
+    """Sizes of rows with heavy tails leave intervals too narrow; given as exposures, they do not matter."""
+    rng = np.random.default_rng(0)
+    sizes = np.exp(rng.normal(0, 1.5, 300))
+    means = 20 * sizes[:, None] * rng.gamma(5, 1 / 5, (300, 2)) @ np.array([[0.7, 0.3, 0, 0], [0, 0, 0.4, 0.6]])
+    counts, x = rng.poisson(means), {"x": rng.standard_normal(300)}
+    options = plain_vi(max_iter=100)
+    plain = bayesnmf.fit(counts, rank=2, seed=0, covariates=x, options=options)
+    assert "loadings of 2 of 2 components vary up to" in plain.effects().attrs["cautions"][-1]
+    exposed = bayesnmf.fit(counts, rank=2, seed=0, covariates=x, options=options, row_exposure=sizes)
+    assert not any("vary up to" in caution for caution in exposed.effects().attrs["cautions"])
+    assert not any("vary up to" in caution for caution in fitted("vi").effects().attrs["cautions"])
+
+
 @pytest.mark.parametrize("method", ["vi", "gibbs"])
 def test_predicted_shares(method):
     """Shares lie in [0, 1] and sum to 1; they are those of the expected counts at the covariates."""
