@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,12 @@ def check_in_memory(x: Any, name: str) -> None:
             f"{name} must be in memory here: found {type(x).__name__}, which is on disk; read it with "
             "bayesnmf.read_counts, or give chosen rows, as in fit.counts.rows(range(1000))"
         )
+
+
+def is_several(x: Any) -> bool:
+    """Return whether counts are several matrices by name: a mapping, or MuData, whose `mod` is one."""
+    others = hasattr(x, "dims") or hasattr(x, "shape")  # a Dataset of xarray, a sparse matrix by keys, a DataFrame
+    return (not others and isinstance(x, Mapping)) or isinstance(getattr(x, "mod", None), Mapping)
 
 
 def check_unmasked(x: Any, name: str) -> None:

@@ -97,6 +97,12 @@ class Mask:
         """Return the mask of some features."""
         return replace(self, pattern=as_pattern(self.pattern[:, index]))
 
+    def and_features(self, lost: Array) -> Mask:
+        """Return the mask with whole features (m,) missing beside its cells."""
+        missing = self.missing.tolil()
+        missing[:, np.flatnonzero(lost)] = 1.0
+        return Mask.of(as_pattern(missing))
+
     def hidden(self, rows: slice) -> Array:
         """Return which cells of some rows are missing, as booleans (rows, m)."""
         return np.asarray((self.pattern[rows].toarray() > 0) == self.of_missing)
@@ -131,7 +137,7 @@ class Mask:
 
 @dataclass(frozen=True, eq=False)
 class GroupMask(Mask):
-    """Missing cells of rows and features in groups, each row group missing in the feature group of the same number.
+    """Missing cells of rows and features in groups: a group of rows lacks whole groups of features.
 
     Sums over missing cells take no longer than sums over rows and features, whatever the number of cells.
 
@@ -139,25 +145,33 @@ class GroupMask(Mask):
     ----------
     row_groups, feature_groups : ndarray (n,) and (m,)
         Number of the group of each row and feature.
-    groups : int
-        Number of groups.
+    lacks : ndarray (groups of rows, groups of features)
+        Whether the rows of a group lack the features of another.
     """
 
     row_groups: Array
     feature_groups: Array
-    groups: int
+    lacks: Array
 
     @classmethod
-    def of_groups(cls, row_groups: Array, feature_groups: Array, groups: int) -> GroupMask:
-        """Return the mask of these groups."""
+    def of_groups(cls, row_groups: Array, feature_groups: Array, groups: int | Array) -> GroupMask:
+        """Return the mask of these groups, whose number says that each lacks that of the same number."""
         nothing = csr_array((len(row_groups), len(feature_groups)), dtype=np.float64)
-        return cls(nothing, True, row_groups, feature_groups, groups)
+        lacks = np.eye(groups, dtype=bool) if isinstance(groups, int) else np.asarray(groups, bool)
+        return cls(nothing, True, row_groups, feature_groups, lacks)
+
+    @cached_property
+    def _sizes(self) -> tuple[Array, Array]:
+        """Number of rows and of features in each group."""
+        sides = zip((self.row_groups, self.feature_groups), self.lacks.shape, strict=True)
+        rows, features = (np.bincount(each, minlength=groups) for each, groups in sides)
+        return rows, features
 
     @property
     def number(self) -> int:
         """Number of missing cells."""
-        sizes = [np.bincount(each, minlength=self.groups) for each in (self.row_groups, self.feature_groups)]
-        return int(sizes[0] @ sizes[1])
+        rows, features = self._sizes
+        return int(rows @ self.lacks @ features)
 
     @property
     def missing(self) -> csr_array:
@@ -167,47 +181,51 @@ class GroupMask(Mask):
         return as_pattern(coo_array((np.ones(len(rows)), (rows, features)), shape=self.pattern.shape))
 
     def members(self) -> list[tuple[Array, Array]]:
-        """Return the rows and the features of each group."""
-        sides = self.row_groups, self.feature_groups
-        return [(np.flatnonzero(sides[0] == group), np.flatnonzero(sides[1] == group)) for group in range(self.groups)]
+        """Return the rows of each group, and the features that they lack."""
+        return [
+            (np.flatnonzero(self.row_groups == group), np.flatnonzero(lacks[self.feature_groups]))
+            for group, lacks in enumerate(self.lacks)
+        ]
 
     @property
     def seen_rows(self) -> Array:
         """Whether each row has an observed cell, (n,)."""
-        sizes = np.bincount(self.feature_groups, minlength=self.groups)
-        return np.asarray(sizes[self.row_groups] < len(self.feature_groups))
+        return np.asarray((self.lacks @ self._sizes[1])[self.row_groups] < len(self.feature_groups))
 
     @property
     def seen_features(self) -> Array:
         """Whether each feature has an observed cell, (m,)."""
-        sizes = np.bincount(self.row_groups, minlength=self.groups)
-        return np.asarray(sizes[self.feature_groups] < len(self.row_groups))
+        return np.asarray((self._sizes[0] @ self.lacks)[self.feature_groups] < len(self.row_groups))
 
     @property
     def arrays(self) -> tuple[Array, ...]:
         """What says which cells are missing."""
-        return self.row_groups, self.feature_groups
+        return self.row_groups, self.feature_groups, self.lacks
 
     @property
     def as_cells(self) -> Mask:
         """The mask of the same cells one by one."""
         return Mask.of(self.missing)
 
+    def places_of_observed(self, numbers: Array) -> Array:
+        """Return the places i m + j of the observed cells with these numbers, which are counted row by row."""
+        return self.as_cells.places_of_observed(numbers)
+
     def sums_by_row(self, factor: Array) -> Array:
         """Return, for each row, Σ of the rows of a factor (m, K) over its missing features, (n, K), in float64."""
-        return self._sums(factor, 1)[self.row_groups]
+        return np.asarray((self.lacks @ self._sums(factor, 1))[self.row_groups])
 
     def sums_by_feature(self, factor: Array) -> Array:
         """Return, for each feature, Σ of the rows of a factor (n, K) over the rows it is missing in, (m, K)."""
-        return self._sums(factor, 0)[self.feature_groups]
+        return np.asarray((self.lacks.T @ self._sums(factor, 0))[self.feature_groups])
 
     @cached_property
     def _members(self) -> list[csr_array]:
         """Matrices (groups, n) and (groups, m) of ones at the members of each group."""
-        sides = self.row_groups, self.feature_groups
+        sides = zip((self.row_groups, self.feature_groups), self.lacks.shape, strict=True)
         return [
-            csr_array((np.ones(len(each)), (each, np.arange(len(each)))), shape=(self.groups, len(each)))
-            for each in sides
+            csr_array((np.ones(len(each)), (each, np.arange(len(each)))), shape=(groups, len(each)))
+            for each, groups in sides
         ]
 
     def _sums(self, factor: Array, side: int) -> Array:
@@ -216,20 +234,26 @@ class GroupMask(Mask):
 
     def hidden(self, rows: slice) -> Array:
         """Return which cells of some rows are missing, as booleans (rows, m)."""
-        return np.asarray(self.row_groups[rows][:, None] == self.feature_groups)
+        return np.asarray(self.lacks[self.row_groups[rows]][:, self.feature_groups])
 
     def rows(self, index: Any) -> GroupMask:
         """Return the mask of some rows."""
-        return GroupMask.of_groups(self.row_groups[index], self.feature_groups, self.groups)
+        return GroupMask.of_groups(self.row_groups[index], self.feature_groups, self.lacks)
 
     def features(self, index: Any) -> GroupMask:
         """Return the mask of some features."""
-        return GroupMask.of_groups(self.row_groups, self.feature_groups[index], self.groups)
+        return GroupMask.of_groups(self.row_groups, self.feature_groups[index], self.lacks)
+
+    def and_features(self, lost: Array) -> GroupMask:
+        """Return the mask with whole features (m,) missing beside its cells."""
+        all_lack = np.ones((len(self.lacks), 1), bool)
+        groups = np.where(lost, self.lacks.shape[1], self.feature_groups)
+        return GroupMask.of_groups(self.row_groups, groups, np.hstack([self.lacks, all_lack]))
 
     def apply(self, matrix: csr_array) -> csr_array:
         """Return a matrix without the entries at missing cells."""
         cells = matrix.tocoo()
-        kept = self.row_groups[cells.row] != self.feature_groups[cells.col]
+        kept = ~self.lacks[self.row_groups[cells.row], self.feature_groups[cells.col]]
         return csr_array((cells.data[kept], (cells.row[kept], cells.col[kept])), shape=matrix.shape)
 
 

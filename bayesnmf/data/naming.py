@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.checks import is_counted, places_of, shown
+from bayesnmf.checks import check_choice, is_counted, places_of, shown
 from bayesnmf.data.conversion import canonical
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import Order, in_order, listed, order_of, places_among, same_labels
-from bayesnmf.data.mask import GroupMask, Mask, as_pattern
+from bayesnmf.data.mask import GroupMask, Mask
+from bayesnmf.data.several import SeveralCounts
 from bayesnmf.data.suspicions import warn_of_data
+from bayesnmf.types import Array
 
 
 def with_names(counts: Counts, row_names: Any = None, feature_names: Any = None) -> Counts:
@@ -48,10 +50,7 @@ def in_feature_order(counts: Counts, names: np.ndarray, argument: str = "counts"
     given = counts.feature_names
     unnamed = is_counted(given) and not same_labels(given, names)
     places = order_of(None if unnamed else given, names, Order(argument, "feature", of))
-    if len(given) != len(names):
-        raise ValueError(
-            f"{argument} must have the {len(names)} features of the {of}: found {len(given)}; select or pad the columns"
-        )
+    check_as_many(given, names, argument, of)
     if places is None:
         return counts
     if not counts.in_memory:
@@ -73,6 +72,8 @@ def of_features(counts: Counts, fitted: Counts, argument: str = "counts", of: st
     ValueError
         No feature of the fit, names that repeat, or a file that would have to be written again.
     """
+    if isinstance(fitted, SeveralCounts):
+        return _of_matrices(counts, fitted, argument, of)
     given, names = counts.feature_names, fitted.feature_names
     if is_counted(given) or is_counted(names) or same_labels(given, names):
         return in_feature_order(counts, names, argument, of)
@@ -83,16 +84,59 @@ def of_features(counts: Counts, fitted: Counts, argument: str = "counts", of: st
             f"{len(given):,}, of which {known:,} are among them; read them into memory, as bayesnmf.read_counts does, "
             "where features may be missing"
         )
+    return _gathered(counts, fitted, _places(given, names, argument, of))
+
+
+def _of_matrices(counts: Counts, fitted: SeveralCounts, argument: str, of: str) -> SeveralCounts:
+    """Return counts of the matrices of a fit: by name, or those without matrices by the names of all features."""
+    if not counts.rows_held:
+        raise ValueError(
+            f"{argument} must be in memory for a {of} of several matrices: found counts on disk; read them with "
+            "bayesnmf.read_counts"
+        )
+    told = fitted.matrices
+    weights = told.weights[told.codes]
+    if isinstance(counts, SeveralCounts):
+        own, places = counts.matrices, np.full(fitted.shape[1], -1)
+        for name in own.names:
+            here = counts.features_of(name)
+            there = fitted.features_of(check_choice(name, f"names of the matrices of {argument}", told.names))
+            found = _places(own.features[here], told.features[there], f"{argument} {name!r}", of)
+            places[there] = np.where(found < 0, -1, here[found])
+        if lost := [name for name in told.names if name not in own.names]:
+            warn_of_data(
+                f"{argument} lack {', '.join(map(repr, lost))} of the matrices of the {of}, which are taken as missing "
+                "cells, not as zeros"
+            )
+        weights = weights / np.where(places < 0, 1.0, own.weights[own.codes[places]])
+    else:
+        places = _places(counts.feature_names, fitted.feature_names, argument, of)
+    made = _gathered(counts, fitted, places)
+    matrix = canonical(made.matrix * weights, made.dtype) if np.any(weights != 1) else made.matrix
+    exposures = made.row_exposure, made.feature_exposure
+    return SeveralCounts(matrix, made.row_names, fitted.feature_names, *exposures, made.mask, told)
+
+
+def _places(given: Array, names: Array, argument: str, of: str) -> Array:
+    """Return the position of each name among the given ones, -1 for missing ones, and say how many these are."""
+    if is_counted(given) or is_counted(names) or same_labels(given, names):
+        found = order_of(None if is_counted(given) else given, names, Order(argument, "feature", of))
+        return np.arange(check_as_many(given, names, argument, of)) if found is None else found
     places, beyond = places_among(given, names, Order(argument, "feature", of))
-    lacking = places < 0
-    if lacking.any():
-        lost = [str(name) for name in names[lacking]]
+    if (places < 0).any():
+        lost = [str(name) for name in names[places < 0]]
         warn_of_data(
             f"{argument} lack {len(lost):,} of the {len(names):,} features of the {of}, which are taken as missing "
             f"cells, not as zeros: {listed(lost)}"
         )
     if beyond:
         warn_of_data(f"{argument} have features that the {of} lacks, {len(beyond):,} left out: {listed(beyond)}")
+    return places
+
+
+def _gathered(counts: Counts, fitted: Counts, places: Array) -> Counts:
+    """Return counts with the features of a fit, which are at these places; those at -1 are missing cells."""
+    lacking = places < 0
     found = _with_columns(counts, np.where(lacking, 0, places))
     if not lacking.any():
         return found
@@ -101,13 +145,15 @@ def of_features(counts: Counts, fitted: Counts, argument: str = "counts", of: st
         found = found.with_exposure(found.row_exposure, exposure)
     mask: Mask = GroupMask.of_groups(np.zeros(counts.shape[0], int), np.where(lacking, 0, 1), 2)
     if found.mask is not None:
-        mask = Mask.of(as_pattern(found.mask.missing + mask.missing))
-    return replace(found.with_mask(None), feature_names=names).with_mask(mask)
+        mask = found.mask.and_features(lacking)
+    return replace(found.with_mask(None), feature_names=fitted.feature_names).with_mask(mask)
 
 
 def _with_columns(counts: Counts, places: np.ndarray) -> Counts:
     """Return counts in memory with their features at these places."""
     exposure = counts.feature_exposure
+    if isinstance(counts, SeveralCounts):
+        counts = counts.as_one()
     return replace(
         counts,
         matrix=canonical(counts.matrix[:, places], counts.dtype),
@@ -115,6 +161,15 @@ def _with_columns(counts: Counts, places: np.ndarray) -> Counts:
         feature_exposure=None if exposure is None else exposure[places],
         mask=None if counts.mask is None else counts.mask.features(places),
     )
+
+
+def check_as_many(given: Array, names: Array, argument: str, of: str) -> int:
+    """Return the number of features of a fit; refuse counts that have another one."""
+    if len(given) != len(names):
+        raise ValueError(
+            f"{argument} must have the {len(names)} features of the {of}: found {len(given)}; select or pad the columns"
+        )
+    return len(names)
 
 
 def changed_names(old: np.ndarray, given: Any, name: str) -> np.ndarray:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import check_choice, check_rank, check_seed, seed_or_new
-from bayesnmf.data.blocks.opening import open_counts
+from bayesnmf.data.blocks.opening import open_counts, open_several
 from bayesnmf.data.checks import check_start_has_seeds
-from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.conversion import as_counts, is_several
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.reading import Covariates, read_given
 from bayesnmf.data.exposures import with_exposures
@@ -54,6 +54,7 @@ def fit(
     noise: str | Noise = "poisson",
     observed: Any = None,
     missing: Any = None,
+    weights: Mapping[str, float] | None = None,
     row_exposure: Any = None,
     feature_exposure: Any = None,
     row_names: Any = None,
@@ -68,7 +69,7 @@ def fit(
     Parameters
     ----------
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
-        Nonnegative counts with samples in rows; whole numbers for gibbs and smc. They are copied, but `Counts` are not.
+        Nonnegative counts with samples in rows, whole for gibbs and smc; or a mapping of names to several, or MuData.
     model : {"poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"}
         Name of the model (`bayesnmf.priors.specification`).
     rank : int, optional
@@ -87,8 +88,8 @@ def fit(
         What loadings depend on, as "~ age + treatment", or all columns; of AnnData ``obs`` (docs/covariates.md).
     noise : {"poisson", "nb1", "nb2", "quasi"}, NegativeBinomial or Quasi
         Noise of counts that vary more than Poisson counts: negative binomial, or intervals widened (docs/noise.md).
-    observed, missing : array or sparse matrix of booleans (n, m), "nan" or "zeros", optional
-        Where somebody counted, if only 0; or where nobody did: NaN, all zeros. `bayesnmf.data.missing` says more.
+    observed, missing, weights : booleans (n, m), "nan" or "zeros"; mapping of matrices to numbers; optional
+        Where somebody counted, or nobody did: NaN, zeros (`bayesnmf.data.missing`); how often matrices count.
     row_exposure, feature_exposure : array, mapping or Series (n,) and (m,), optional
         They multiply expected counts: of samples not under dirichlet_poisson, of features for Gamma components.
     row_names, feature_names, layer, feature_labels : optional
@@ -116,8 +117,8 @@ def fit(
     (rank, given), options = _given(rank, fixed_components, seeds), options_of(method, options)
     kept, seed = _kept_and_seed(checkpoint, seed)
     with progress_context(progress) as report:
-        data, own = _read(counts, missing, (getattr(options, "dtype", "float64"), layer, feature_labels), report)
-        data = _with_given(data, (row_names, feature_names), (row_exposure, feature_exposure), (own, observed, missing))
+        data, cells = _read(counts, options, weights, (observed, missing), (layer, feature_labels), report)
+        data = _with_given(data, (row_names, feature_names), (row_exposure, feature_exposure), cells)
         given = given._replace(covariates=_covariates_of(formula, covariates, counts, data))
         options = served_options(_resolved(options, model, method, data, (rank, given), noise), noise, method, data)
         job = Job(data, model, rank, method, seed, with_own_start(options, data), report, noise)
@@ -138,20 +139,29 @@ def _kept_and_seed(checkpoint: Any, seed: int | None) -> tuple[Checkpoint | None
     return kept, seed_or_new(seed) if kept is None else seed_of(check_seed(seed), kept)
 
 
-def _read(counts: Any, missing: Any, how: tuple[str, Any, Any], told: ProgressReport) -> tuple[Counts, Any]:
-    """Return counts as the package has them: those of an array at once, others from where they are; and their mask."""
-    marked, (dtype, layer, labels) = missing is not None or isinstance(counts, np.ma.MaskedArray), how
-    counts, own = without_missing(counts, missing) if marked else (counts, None)
-    if isinstance(counts, np.ndarray):
-        return as_counts(counts, dtype=dtype, layer=layer, feature_labels=labels), own
-    return open_counts(counts, dtype, layer, labels, told), own
-
-
 def _covariates_of(formula: str | None, covariates: Any, counts: Any, data: Counts) -> Covariates | None:
     """Return the design of the rows of counts; None if neither a formula nor covariates are given."""
     if formula is None and covariates is None:
         return None
     return read_given(formula, covariates, counts, data.row_names)
+
+
+def _read(
+    counts: Any, options: Any, weights: Any, cells: tuple[Any, Any], labels: tuple[Any, Any], told: ProgressReport
+) -> tuple[Counts, tuple[Any, Any, Any]]:
+    """Return counts as the package has them, and the missing cells that are left to be told.
+
+    Those of an array are taken at once, others from where they are, and several matrices are joined.
+    """
+    dtype = getattr(options, "dtype", "float64")
+    if is_several(counts) or weights is not None:
+        given = {"observed": cells[0], "missing": cells[1], "weights": weights}
+        return open_several(counts, dtype, *labels, told, **given), (None, None, None)
+    marked = cells[1] is not None or isinstance(counts, np.ma.MaskedArray)
+    counts, own = without_missing(counts, cells[1]) if marked else (counts, None)
+    if isinstance(counts, np.ndarray):
+        return as_counts(counts, dtype=dtype, layer=labels[0], feature_labels=labels[1]), (own, *cells)
+    return open_counts(counts, dtype, *labels, told), (own, *cells)
 
 
 def _with_given(

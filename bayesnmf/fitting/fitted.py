@@ -10,7 +10,7 @@ from bayesnmf.fitting import projection
 from bayesnmf.fitting.intervals import with_intervals
 from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.results import allocations as allocations_of_fits
-from bayesnmf.results import annotation, effects, renaming, replication
+from bayesnmf.results import annotation, effects, renaming, replication, several
 from bayesnmf.results import draws as draws_of_fits
 from bayesnmf.results.describing import described
 from bayesnmf.results.dispersion import Dispersion, dispersion
@@ -92,6 +92,19 @@ class Fit(FitRecord):
         Raises TypeError or ValueError for names that do not exist, and for components of the same name.
         """
         return Fit.of(renaming.rename(self, components, rows, features))
+
+    def matrix(self, name: str) -> Fit:
+        """Return the fit of one of several matrices, for all that is done with a fit of it alone.
+
+        It has the rows and features of the matrix. Components on the simplex sum to 1 over its features, with loadings
+        on the scale of its counts; others are cut, beside the same loadings (`bayesnmf.results.several`). Raises
+        ValueError for another name.
+        """
+        return Fit.of(several.matrix_of(self, name))
+
+    def matrices(self, interval: float = 0.9) -> pd.DataFrame:
+        """Return the share of each matrix in each component; see `bayesnmf.results.several.shares_of_matrices`."""
+        return several.shares_of_matrices(self, interval)
 
     def transform(
         self,

@@ -10,6 +10,7 @@ import numpy as np
 from bayesnmf.checks import as_numbers, shown
 from bayesnmf.data.checks import same_counts
 from bayesnmf.data.labels import Order, in_order, is_missing
+from bayesnmf.data.several import check_unweighted
 from bayesnmf.data.simulation import Simulation
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.options import METHODS
@@ -96,6 +97,7 @@ def check_has_dispersion(fit: FitRecord, ratio: float) -> None:
 
 def check_distribution(fit: FitRecord, what: str) -> None:
     """Refuse what needs a distribution of the counts for a fit with quasi-Poisson noise, which is none."""
+    check_unweighted(fit.counts, what)
     if isinstance(fit.noise, Quasi):
         raise ValueError(
             f"{what} need a distribution of the counts, which noise={fit.noise.word!r} is not: fit with "

@@ -18,10 +18,13 @@ from bayesnmf.data.blocks.raw import TemporaryFolder
 from bayesnmf.data.blocks.sources import ANNOTATED, TENX, Source, is_lazy, open_source
 from bayesnmf.data.blocks.store import ABOUT, VERSION, Store, write_store
 from bayesnmf.data.blocks.stored_matrix import StoredMatrix
-from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.conversion import as_counts, is_several
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.joining import joined, matrices_of, of_each_matrix
 from bayesnmf.data.labels import is_frame, split_labels
+from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.reading import read_counts
+from bayesnmf.data.several import SeveralCounts
 
 NONZEROS = 2**21
 BYTES_IN_MEMORY = 28  # of a nonzero during a fit in memory: the counts, their transpose and what reading takes
@@ -78,6 +81,8 @@ def open_counts(
     arrays.
     """
     told = told or (lambda *_: None)
+    if is_several(x):
+        return open_several(x, dtype, layer, feature_labels, told)
     if isinstance(x, BlockedCounts) and layer is None and feature_labels is None:
         return x.as_type(dtype)
     if isinstance(x, Blocks):
@@ -104,6 +109,29 @@ def open_counts(
         )
     finally:
         source.close()
+
+
+def open_several(
+    x: Any, dtype: Any, layer: str | None = None, feature_labels: str | None = None, told: Any = None, **given: Any
+) -> SeveralCounts:
+    """Return several matrices side by side, each in any form that `bayesnmf.fit` takes.
+
+    Parameters
+    ----------
+    x : mapping of names to counts, or MuData
+    dtype, layer, feature_labels, told
+        As for `open_counts`, for each matrix.
+    **given
+        `observed` and `missing`, mappings of names to what `bayesnmf.fit` takes, or for `missing` a word for all; and
+        `weights`, as for `bayesnmf.data.joining.joined`.
+    """
+    found, matrices = {}, matrices_of(x)
+    cells = {each: of_each_matrix(given.get(each), each, matrices) for each in ("observed", "missing")}
+    for name, each in matrices.items():
+        one, own = without_missing(each, cells["missing"].get(name))
+        data = open_counts(one, dtype, layer, feature_labels, told)
+        found[name] = with_missing(data, own, *(cells[side].get(name) for side in ("observed", "missing")))
+    return joined(found, given.get("weights"))
 
 
 def _is_readable_by_rows(path: Path) -> bool:

@@ -1,0 +1,129 @@
+"""The fit of one of several matrices."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from smallfits import COUNTS, OPTIONS, K, every_method, every_model, quietly
+
+import bayesnmf
+from bayesnmf import Gamma, Priors
+from bayesnmf.priors.specification import MODELS
+
+pytestmark = [quietly, pytest.mark.filterwarnings("ignore::bayesnmf.DataWarning")]
+MATRICES = {"a": COUNTS.iloc[:, :5], "b": COUNTS.iloc[3:, 5:]}
+GAMMA = Priors(components=Gamma(1.0, 1.0))
+
+
+def fitted(method="vi", model="gamma_poisson", priors=None, **given):
+    options = OPTIONS[method]
+    if model == "poisson" and method == "gibbs":
+        priors = Priors(loadings=Gamma(1.0, 0.1))
+    options = options if priors is None else replace(options, priors=priors)
+    return bayesnmf.fit(MATRICES, model, K, method, seed=0, options=options, **given)
+
+
+@every_model
+@every_method
+def test_draws_and_points_of_one_matrix_have_the_means_of_all(model, method) -> None:
+    """Where the totals of rows are given, those of a matrix are its own, and what is the same are the shares."""
+    fit = fitted(method, model)
+    own = fit.matrix("b")
+    drawn = [each.estimate.take(each, each.estimate.held or (1, 1), 0, None) for each in (fit, own)]
+    if method == "vi":  # whose loadings are independent of the components
+        drawn = [bayesnmf.results.estimates.Point().take(each, (1, 1), 0, None) for each in (fit, own)]
+    means = [
+        (each.loadings if each.scale is None else each.loadings * each.scale[..., None]) @ each.components
+        for each in drawn
+    ]
+    wanted = means[0][:, :, 3:, 5:]
+    if MODELS[model].given_totals:
+        wanted = wanted / wanted.sum(axis=-1, keepdims=True)
+    rough = MODELS[model].loadings == "simplex" and method == "vi"
+    np.testing.assert_allclose(means[1], wanted, rtol=0.2 if rough else 1e-10)
+    assert own.counts.shape == (9, 4)
+    assert list(own.feature_names) == list("fghi")
+    if method != "map":
+        assert own.estimate.sd(own, "components").shape == (K, 4)
+
+
+@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_gamma", "dirichlet_poisson"])
+def test_q_of_one_matrix_has_the_moments_of_loadings_times_shares(model) -> None:
+    fit = fitted(model=model)
+    own, rng = fit.matrix("b"), np.random.default_rng(0)
+    q, size = fit.estimate, 20_000
+    loadings = q.loadings.rows(slice(3, 5)).draw(rng, (size,))
+    shares = q.components.draw(rng, (size,))[:, :, 5:].sum(axis=-1)[:, None, :]
+    scale = None
+    if model == "dirichlet_gamma":
+        loadings, scale = loadings.proportions, loadings.scale[..., 0]
+    found = loadings * shares
+    if model != "gamma_poisson":
+        sums = found.sum(axis=-1, keepdims=True)
+        found, scale = found / sums, None if scale is None else scale * sums[..., 0]
+    # 20,000 draws leave standard errors of 1 %; a Dirichlet has but one number for all variances of a row.
+    exact = model == "gamma_poisson"
+    np.testing.assert_allclose(own.loadings[:2], found.mean(axis=0), rtol=0.03 if exact else 0.15)
+    np.testing.assert_allclose(own.estimate.sd(own, "loadings")[:2], found.std(axis=0), rtol=0.05 if exact else 0.4)
+    if scale is not None:
+        np.testing.assert_allclose(own.scale[:2], scale.mean(axis=0), rtol=0.03)
+        np.testing.assert_allclose(own.estimate.sd(own, "scale")[:2], scale.std(axis=0), rtol=0.05)
+
+
+def test_components_without_a_sum_are_cut_beside_the_same_loadings() -> None:
+    fit = fitted(priors=GAMMA)
+    own = fit.matrix("b")
+    np.testing.assert_array_equal(own.loadings, fit.loadings[3:])
+    np.testing.assert_array_equal(own.components, fit.components[:, 5:])
+    np.testing.assert_array_equal(own.estimate.sd(own, "components"), fit.estimate.sd(fit, "components")[:, 5:])
+
+
+@pytest.mark.parametrize("priors", [None, GAMMA], ids=["simplex", "gamma"])
+def test_one_matrix_is_read_without_its_weight(priors) -> None:
+    fit = fitted(priors=priors, weights={"b": 4})
+    own = fit.matrix("b")
+    np.testing.assert_array_equal(own.counts.matrix.toarray(), MATRICES["b"])
+    means = (fit.loadings @ fit.components)[3:, 5:] / 4
+    np.testing.assert_allclose(own.expected_loadings @ own.exposed_components, means, rtol=1e-12)
+    whole, part = fit.estimate.components, own.estimate.components
+    wanted = whole.mean()[:, 5:] / (4 if priors else whole.mean()[:, 5:].sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(part.mean(), wanted, rtol=1e-12)
+
+
+def test_known_components_are_cut_too() -> None:
+    known = np.random.default_rng(0).dirichlet(np.ones(9), 2)
+    fit = fitted(fixed_components=known)
+    own = fit.matrix("a")
+    np.testing.assert_allclose(own.components[:2], known[:, :5] / known[:, :5].sum(axis=1, keepdims=True), rtol=1e-12)
+    means = (fit.loadings @ fit.components)[:, :5]
+    np.testing.assert_allclose(own.loadings @ own.components, means, rtol=1e-10)
+
+
+def test_shares_of_matrices() -> None:
+    fit = fitted()
+    table = fit.matrices()
+    np.testing.assert_allclose(table["share"].unstack().sum(axis=1), 1)
+    wanted = fit.components[:, :5].sum(axis=1)
+    np.testing.assert_allclose(table["share"].unstack()["a"], wanted, atol=0.03)  # 200 draws
+    assert ((table["lower"] < table["share"]) & (table["share"] < table["upper"])).all()
+
+
+@every_method
+def test_views_work_on_one_matrix(method, tmp_path) -> None:
+    fit = fitted(method)
+    own = fit.matrix("b")
+    own.save(tmp_path / "own.nc")
+    assert bayesnmf.load(tmp_path / "own.nc").components.shape == (K, 4)
+    assert own.top_features(2).shape == (2, K)
+    assert own.transform(MATRICES["b"]).shape == (9, K)
+    assert own.dispersion().ratio > 0
+    assert own.expected().shape[0] == 36
+    assert bayesnmf.match(own, fit.matrix("b")).table["cosine"].min() > 0.99
+    assert len(bayesnmf.markers(own)) > 0
+
+
+def test_only_a_fit_of_several_matrices_has_them() -> None:
+    with pytest.raises(ValueError, match="fit must be of several matrices for this"):
+        bayesnmf.fit(COUNTS, rank=K, seed=0, options=OPTIONS["map"], method="map").matrix("a")
+    with pytest.raises(ValueError, match="name must be one of 'a', 'b': found 'c'"):
+        fitted("map").matrix("c")
