@@ -7,7 +7,7 @@ draws are long and missing parts of a Zarr store are read as zeros. The settings
 attributes, and have their own checksum, so that missing or changed parts are detected; from version 6 on, NetCDF files
 also end with a digest of all that is in them (`bayesnmf.results.storage`). Fits with a noise other than Poisson have it
 among the settings, those of counts with missing cells have a mask among the counts, and both have version 8, so that
-versions of the package which do not know these refuse them. Files of version 1
+versions of the package which do not know these refuse them; fits of several matrices have version 9. Files of version 1
 have neither list nor checksum of the settings, so only their shapes are checked.
 """
 
@@ -23,6 +23,7 @@ import numpy as np
 import xarray as xr
 
 import bayesnmf
+from bayesnmf.data.several import SeveralCounts
 from bayesnmf.inference.status import Status
 from bayesnmf.options import METHODS, Options, Start
 from bayesnmf.priors import Priors, ScaledProportions
@@ -36,7 +37,7 @@ from bayesnmf.results.saved_counts import decode_counts, encode_counts
 from bayesnmf.types import Array
 
 Groups = dict[str, xr.Dataset]
-FORMAT, VERSION, COMPLETE = "bayesnmf.Fit", 8, 7
+FORMAT, VERSION, NOISY, COMPLETE = "bayesnmf.Fit", 9, 8, 7
 SEALED = 6  # from this version on NetCDF files end with a digest of all of it
 WORDS = {"quasi": "Quasi"}  # of noises in files before 0.3
 RECORDS: dict[str, Any] = {kind.__name__: kind for kind in (ScaledProportions, Draws)}  # beside the families of priors
@@ -46,7 +47,8 @@ def encode_fit(fit: FitRecord, near: Path) -> Groups:
     """Return the groups of a file in the folder `near`, by path."""
     scalars = ("model", "method", "rank", "seed", "seconds", "diagnostics")
     plain = fit.noise == POISSON and fit.counts.mask is None
-    settings, version = {name: getattr(fit, name) for name in scalars}, COMPLETE if plain else VERSION
+    settings, version = {name: getattr(fit, name) for name in scalars}, COMPLETE if plain else NOISY
+    version = VERSION if isinstance(fit.counts, SeveralCounts) else version
     settings |= {"status": list(fit.status), "options": _encode_options(fit.options), "format_version": version}
     about = {"format": FORMAT, "format_version": version, "bayesnmf_version": bayesnmf.__version__}
     point = {name: getattr(fit, name) for name in ("loadings", "components", "scale", "component_names")}

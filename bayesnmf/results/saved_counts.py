@@ -22,10 +22,12 @@ from bayesnmf.data.blocks.store import ABOUT, Store
 from bayesnmf.data.blocks.stored_matrix import StoredMatrix
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import Mask
+from bayesnmf.data.several import Matrices, SeveralCounts
 from bayesnmf.results.saved_arrays import CSR, decode_arrays, encode_arrays
 from bayesnmf.results.saved_checks import check_found_store
 
 EXPOSURES = ("row_exposure", "feature_exposure")
+MATRICES = ("matrices", "matrix_of_feature", "own_feature_names", "weights")
 MASK = ("mask_indices", "mask_indptr")
 
 
@@ -40,6 +42,10 @@ def encode_counts(counts: Counts, near: Path) -> xr.Dataset:
         }  # fmt: skip
     else:
         arrays = {**{name: getattr(counts.matrix, name) for name in CSR}, **arrays}
+    if isinstance(counts, SeveralCounts):
+        told = counts.matrices
+        values = np.array(told.names, dtype=object), told.codes, told.features, told.weights
+        arrays |= dict(zip(MATRICES, values, strict=True))
     if counts.mask is not None:
         mask = counts.mask.as_cells
         arrays |= {name: getattr(mask.pattern, name.removeprefix("mask_")) for name in MASK}
@@ -62,6 +68,10 @@ def decode_counts(group: Any, near: Path, *, by_sums: bool = False) -> Counts:
         stored = StoredMatrix(store, np.dtype(about["dtype"]), int(about["nonzeros"]), store.folder.parent)
         return BlockedCounts(stored, *names, **exposures, mask=mask)
     matrix = csr_array(tuple(parts[name] for name in CSR), shape=(len(names[0]), len(names[1])))
+    if MATRICES[0] in parts:
+        of_matrices, *others = (parts[name] for name in MATRICES)
+        told = Matrices(tuple(str(each) for each in of_matrices), *others)
+        return SeveralCounts(matrix, *names, **exposures, mask=mask, matrices=told)
     return Counts(matrix, *names, **exposures, mask=mask)
 
 

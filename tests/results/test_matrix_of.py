@@ -127,3 +127,17 @@ def test_only_a_fit_of_several_matrices_has_them() -> None:
         bayesnmf.fit(COUNTS, rank=K, seed=0, options=OPTIONS["map"], method="map").matrix("a")
     with pytest.raises(ValueError, match="name must be one of 'a', 'b': found 'c'"):
         fitted("map").matrix("c")
+
+
+@pytest.mark.parametrize("suffix", ["nc", "zarr"])
+def test_matrices_are_saved(suffix, tmp_path) -> None:
+    fit = fitted(weights={"a": 0.5})
+    fit.save(tmp_path / f"fit.{suffix}")
+    again = bayesnmf.load(tmp_path / f"fit.{suffix}")
+    assert again.counts.matrices.names == ("a", "b")
+    for name in MATRICES:
+        one, two = fit.matrix(name), again.matrix(name)
+        np.testing.assert_array_equal(two.loadings, one.loadings)
+        np.testing.assert_array_equal(two.components, one.components)
+        np.testing.assert_array_equal(two.counts.matrix.toarray(), one.counts.matrix.toarray())
+        assert list(two.feature_names) == list(one.feature_names)
