@@ -160,11 +160,11 @@ def check_dispersion(value: Any, by: str | None) -> Any:
     """Return a dispersion of all cells as a number, or those of rows or features as an array."""
     if by is None and np.ndim(value) == 0:
         return check_nonnegative(value, "dispersion")
-    array = as_numbers(value, "dispersion", "a number, an array of numbers, 'row' or 'feature'")
+    array = as_numbers(value, "dispersion", "a number, an array of numbers, 'row', 'feature' or 'matrix'")
     if by is None or array.ndim != 1 or not np.all((array >= 0) & np.isfinite(array)):
         raise ValueError(
-            "dispersion must be one number, or with by='row' or by='feature' an array (n,) or (m,) of finite numbers "
-            f"of at least 0: found {shown(value)} with by={by!r}"
+            "dispersion must be one number, or with by='row', 'feature' or 'matrix' an array of finite numbers, one "
+            f"for each, of at least 0: found {shown(value)} with by={by!r}"
         )
     return array
 

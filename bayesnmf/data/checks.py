@@ -58,9 +58,9 @@ def check_noise_of_draws(noise: Noise, size: tuple[int, int], given_totals: bool
             f"{what} needs a known dispersion to draw counts: give bayesnmf.NegativeBinomial({noise.variance!r}, "
             "dispersion=0.5)"
         )
-    if given_totals and (noise.variance == "quadratic" or noise.by == "feature"):
+    if given_totals and (noise.variance == "quadratic" or noise.by_feature):
         raise ValueError(
-            f"{what}{' per feature' if noise.by == 'feature' else ''} has no closed form where the totals of rows are "
+            f"{what}{f' per {noise.by}' if noise.by_feature else ''} has no closed form where the totals of rows are "
             "given; use NegativeBinomial('linear') with one dispersion or by='row', or model='gamma_poisson'"
         )
     check_length_of_dispersion(noise, size)

@@ -47,8 +47,8 @@ class ClusteredCounts(DispersedCounts):
         """Return counts with this noise."""
         given = plain.row_exposure, plain.feature_exposure
         if not given_totals:
-            e, (n, m) = exposure_of(noise.dispersion), plain.shape
-            if noise.by == "feature":
+            e, (n, m) = exposure_of(noise.of_lines(noise.dispersion)), plain.shape
+            if noise.by_feature:
                 given = given[0], e * np.broadcast_to(plain.feature_factor, (m,))
             else:
                 given = e * np.broadcast_to(plain.row_factor[:, 0], (n,)), given[1]
@@ -70,14 +70,14 @@ class ClusteredCounts(DispersedCounts):
 
     def spread_of_means(self) -> Spread:
         """Return the spreads of counts whose means are given."""
-        s, (n, _) = self.dispersions, self.shape
-        if self.noise.by == "feature":
+        s, (n, _) = self.of_lines, self.shape
+        if self.noise.by_feature:
             return np.ones(n), s
         return np.broadcast_to(s, (n,)).copy(), None
 
     def spread(self, factor: Array | None, other: Array | None) -> Spread:
         """Return the spreads of clusters whose means are products of two sides times factors of rows and features."""
-        (n, _), s = self.shape, self.dispersions
+        (n, _), s = self.shape, self.of_lines
         rows = 1.0 / np.broadcast_to(self.row_factor[:, 0], (n,))
         features = None if self.feature_weights is None else 1.0 / self.feature_weights
         if factor is not None:
@@ -86,21 +86,21 @@ class ClusteredCounts(DispersedCounts):
             features = (1.0 if features is None else features) / other
         if self.given_totals:
             return rows * s / np.maximum(self.row_totals, 1.0), features
-        if self.noise.by == "feature":
+        if self.noise.by_feature:
             return rows, self.spreads_of_clusters * (1.0 if features is None else features)
         return rows * self.spreads_of_clusters, features
 
     @property
     def spreads_of_clusters(self) -> Array:
         """Spreads of the numbers of clusters, (n,), (m,) or (1,)."""
-        return np.log1p(self.dispersions)
+        return np.log1p(self.of_lines)
 
     @cached_property
     def log_noise(self) -> float:
         """What the noise adds to the log-likelihood, and to the log prior if the dispersion is learned, in nats."""
-        s, found = self.dispersions, self.log_prior
+        s, found = self.of_lines, self.log_prior
         if self.given_totals:
             totals = self.row_totals
             return found - float(sums_of_cells(totals, np.ones_like(totals), s / np.maximum(totals, 1.0))[:, 0].sum())
-        totals = self.feature_totals if self.noise.by == "feature" else self.row_totals
+        totals = self.feature_totals if self.noise.by_feature else self.row_totals
         return found - float((totals * (np.log(exposure_of(s)) + np.log1p(s))).sum())

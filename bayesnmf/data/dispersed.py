@@ -70,11 +70,16 @@ class DispersedCounts(WrappedCounts):
 
     @cached_property
     def dispersions(self) -> Array:
-        """Dispersion of each row, or of each feature, or one, (n,), (m,) or (1,)."""
+        """Dispersion of each row, of each feature, of each matrix, or one, (n,), (m,), (matrices,) or (1,)."""
         return np.maximum(np.atleast_1d(np.asarray(self.noise.dispersion, np.float64)), LEAST)
+
+    @property
+    def of_lines(self) -> Array:
+        """Dispersion of each row, or of each feature, or one, (n,), (m,) or (1,)."""
+        return np.asarray(self.noise.of_lines(self.dispersions))
 
     @property
     def log_prior(self) -> float:
         """Log prior density of the logarithms of the dispersions, up to a constant, in nats; 0 if they are given."""
-        deviations = np.log(self.dispersions) - CENTRE
+        deviations = (np.log(self.dispersions) - CENTRE) * ~self.noise.held
         return -float((deviations**2).sum() / (2 * WIDTH**2)) if self.learned else 0.0

@@ -43,6 +43,5 @@ def noise_of_draws(noise: Noise, size: tuple[int, int]) -> kernel.Noise:
         return kernel.PLAIN
     (n, m), s = size, dispersions_of_cells(noise).ravel()
     kind = kernel.LINEAR if noise.variance == "linear" else kernel.QUADRATIC
-    by_feature = noise.by == "feature"
-    rows, features = (np.ones(n), s) if by_feature else (np.broadcast_to(s, (n,)).copy(), np.ones(m))
-    return kernel.Noise(kind, rows, np.array(features), by_feature)
+    rows, features = (np.ones(n), s) if noise.by_feature else (np.broadcast_to(s, (n,)).copy(), np.ones(m))
+    return kernel.Noise(kind, rows, np.array(features), noise.by_feature)

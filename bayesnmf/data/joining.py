@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from bayesnmf.data.labels import is_missing, listed
 from bayesnmf.data.mask import GroupMask, Mask, as_pattern
 from bayesnmf.data.several import Matrices, SeveralCounts
 from bayesnmf.data.suspicions import warn_of_data
+from bayesnmf.priors.checks import check_noise
+from bayesnmf.priors.noise import POISSON, FeatureGroups, NegativeBinomial, Noise
 from bayesnmf.types import Array
 
 
@@ -50,6 +53,60 @@ def of_each_matrix(given: Any, argument: str, names: Iterable[str]) -> dict[str,
             f"{shown(given)}"
         )
     return {check_choice(name, f"names in {argument}", names): value for name, value in given.items()}
+
+
+def noise_of_matrices(noise: Any, counts: Counts) -> Noise:
+    """Return the noise of counts, in which each of several matrices has a dispersion of its own.
+
+    Parameters
+    ----------
+    noise : Poisson, NegativeBinomial, Quasi or mapping
+        One for all matrices; or that of each, Poisson where none is given. An unknown dispersion is that of each.
+    counts : Counts
+
+    Raises
+    ------
+    TypeError, ValueError
+        A mapping for one matrix, other names, or noises that cannot be combined.
+    """
+    if not isinstance(counts, SeveralCounts):
+        raise TypeError(f"noise must be one noise for counts of one matrix: found {shown(noise)}")
+    told, found = counts.matrices, noise
+    if isinstance(noise, Mapping):
+        found = _combined(
+            {check_choice(name, "noise", told.names): check_noise(one) for name, one in noise.items()}, told
+        )
+    elif isinstance(noise, NegativeBinomial) and (noise.by == "matrix" or not (noise.by or noise.known)):
+        given = np.full(len(told.names), np.nan) if noise.dispersion is None else np.asarray(noise.dispersion)
+        if len(given) != len(told.names):
+            raise ValueError(f"dispersion must have a number for each of {told.names}: found {shown(noise.dispersion)}")
+        found = replace(noise, by="matrix", groups=FeatureGroups(told.codes, given))
+    if told.weighted and found != POISSON:
+        raise ValueError(
+            "weights need noise='poisson', since counts that count more often have another dispersion: found "
+            f"{found!r}; leave one of them out"
+        )
+    return found
+
+
+def _combined(noises: Mapping[str, Noise], told: Matrices) -> Noise:
+    """Return the noise of matrices with these; a matrix without one has Poisson noise, of dispersion 0."""
+    every = [noises.get(name, POISSON) for name in told.names]
+    kinds = {each.word: each for each in every if each != POISSON}
+    if not kinds:
+        return POISSON
+    if len(kinds) > 1 or "quasi" in kinds:
+        raise ValueError(
+            f"noise of several matrices must be one of 'nb1' and 'nb2', beside 'poisson', as one likelihood holds all: "
+            f"found {', '.join(map(repr, kinds))}; give one, or noise='quasi' for all of them"
+        )
+    given = [getattr(each, "dispersion", 0.0) for each in every]
+    if any(getattr(each, "by", None) for each in every):
+        raise ValueError("noise of a matrix must have one dispersion: found those of rows or features; give a number")
+    ((_, kind),) = kinds.items()
+    dispersions = np.array([np.nan if each is None else float(each) for each in given])
+    known = None if np.isnan(dispersions).any() else dispersions
+    return NegativeBinomial(kind.variance, known, "matrix", FeatureGroups(told.codes, dispersions))  # type: ignore[union-attr]
 
 
 def joined(parts: Mapping[str, Counts], weights: Any = None) -> SeveralCounts:

@@ -30,7 +30,7 @@ CELLS = 2**18  # cells at a time
 
 def dispersions_of_cells(noise: NegativeBinomial) -> Array:
     """Return dispersions above 0 for the cells of a matrix, (n, 1), (1, m) or (1, 1)."""
-    s = np.maximum(np.asarray(noise.dispersion, np.float64), LEAST)
+    s = np.maximum(np.asarray(noise.of_lines(noise.dispersion), np.float64), LEAST)
     return s.reshape((-1, 1) if noise.by == "row" else (1, -1))
 
 
@@ -125,7 +125,7 @@ def _clustered(noise: NegativeBinomial, counts: Counts, loadings: Array, compone
     s, mask = dispersions_of_cells(noise), counts.mask
     rows, features = np.ones(counts.shape[0]), None
     left, right, totals = loadings, components, counts.row_totals
-    if noise.by == "feature":
+    if noise.by_feature:
         features, right, totals = s.ravel(), components * exposure_of(s), counts.feature_totals
     else:
         rows, left = np.broadcast_to(s.ravel(), rows.shape).copy(), loadings * exposure_of(s)
@@ -168,7 +168,7 @@ def sum_of_squares(noise: Noise, loadings: Array, components: Array) -> float:
     plain, weighted = (loadings, components), (loadings, components)
     if isinstance(noise, NegativeBinomial):
         more = 1.0 + dispersions_of_cells(noise)
-        weighted = (loadings, components * more) if noise.by == "feature" else (loadings * more, components)
+        weighted = (loadings, components * more) if noise.by_feature else (loadings * more, components)
     linear = isinstance(noise, NegativeBinomial) and noise.variance == "linear"
     first, second = (weighted, plain) if linear else (plain, weighted)
     squares = float(np.sum((second[0].T @ loadings) * (second[1] @ components.T)))

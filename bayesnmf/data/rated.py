@@ -98,16 +98,15 @@ class RatedCounts(DispersedCounts):
 
     def of_cells(self, dispersions: Array, rows: slice) -> Array:
         """Return dispersions as those of the cells of some rows, (rows or 1, m or 1)."""
-        if self.noise.by == "feature":
-            return dispersions[None, :]
+        if self.noise.by_feature:
+            return np.asarray(self.noise.of_lines(dispersions))[None, :]
         return (dispersions[rows] if self.noise.by == "row" else dispersions)[:, None]
 
     def sums_of_sizes(self, dispersions: Array) -> Array:
         """Return ΣL, Σ(x − W) and Σ(x − 2W + V) at λ = 1 of each row, or feature if the dispersions are theirs."""
-        by_feature = self.noise.by == "feature"
-        matrix: csr_array = self.transposed if by_feature else self.matrix
-        ones = [np.ones((length, 1)) for length in matrix.shape]
-        return cluster_sums(matrix, ones[0], ones[1].T, (np.broadcast_to(dispersions, len(ones[0])).copy(), None))
+        matrix: csr_array = self.transposed if self.noise.by_feature else self.matrix
+        ones, s = [np.ones((length, 1)) for length in matrix.shape], self.noise.of_lines(dispersions)
+        return cluster_sums(matrix, ones[0], ones[1].T, (np.broadcast_to(s, len(ones[0])).copy(), None))
 
     @cached_property
     def log_sizes(self) -> float:

@@ -108,6 +108,14 @@ def _unweighted(counts: Array, weight: float) -> Array:
     return np.where(np.isclose(found, whole, rtol=4 * np.finfo(counts.dtype).eps, atol=0), whole, found)
 
 
+def coordinates_of(counts: Counts) -> tuple[Array, Array] | None:
+    """Return the names of several matrices, and that of the matrix of each feature; None for one matrix."""
+    if not isinstance(counts, SeveralCounts):
+        return None
+    names = np.array(counts.matrices.names)
+    return names, names[counts.matrices.codes]
+
+
 def check_several(counts: Any) -> SeveralCounts:
     """Return counts of several matrices; refuse those of one."""
     if not isinstance(counts, SeveralCounts):

@@ -62,16 +62,16 @@ class UniformisedCounts(ClusteredCounts):
     def of(cls, plain: Counts, noise: NegativeBinomial, learned: bool, given_totals: bool) -> UniformisedCounts:
         """Return counts with this noise, which is that of features."""
         names, given = (plain.row_names, plain.feature_names), (plain.row_exposure, plain.feature_exposure)
-        shares = 1.0 - exposure_of(np.asarray(noise.dispersion, np.float64))
+        shares = 1.0 - exposure_of(np.asarray(noise.of_lines(noise.dispersion), np.float64))
         more: Any = {"plain": plain, "noise": noise, "learned": learned, "given_totals": given_totals}
         return cls(plain.matrix, *names, *given, ShareMask(plain.shape, shares), **more)
 
     @property
     def spreads_of_clusters(self) -> Array:
         """Spreads of the numbers of clusters in units of their means without their exposure, (m,)."""
-        return self.dispersions
+        return self.of_lines
 
     @cached_property
     def log_noise(self) -> float:
         """What the noise adds to the log-likelihood, and to the log prior if the dispersion is learned, in nats."""
-        return self.log_prior - float((self.feature_totals * np.log1p(self.dispersions)).sum())
+        return self.log_prior - float((self.feature_totals * np.log1p(self.of_lines)).sum())

@@ -16,9 +16,11 @@ from bayesnmf.data.conversion import as_counts, is_several
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.reading import Covariates, read_given
 from bayesnmf.data.exposures import with_exposures
+from bayesnmf.data.joining import noise_of_matrices
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import with_names
 from bayesnmf.data.seeds import Seeds
+from bayesnmf.data.several import SeveralCounts
 from bayesnmf.fitting.checkpointing import EACH, run_kept, seed_of
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.intervals import NEEDED, check_intervals, with_named_intervals
@@ -51,7 +53,7 @@ def fit(
     seeds: Mapping[str, Sequence[Any]] | Seeds | str | Path | None = None,
     formula: str | None = None,
     covariates: Any = None,
-    noise: str | Noise = "poisson",
+    noise: str | Noise | Mapping[str, str | Noise] = "poisson",
     observed: Any = None,
     missing: Any = None,
     weights: Mapping[str, float] | None = None,
@@ -76,8 +78,9 @@ def fit(
         Number of components, K; by default that of `fixed_components`, or without them 10, or that of `seeds` if more.
     method : {"map", "vi", "gibbs", "nuts", "smc", "svi", "bld"}
         Point estimate, closed-form VI, Gibbs, Hamiltonian or sequential Monte Carlo, SVI, best latent decomposition.
-    seed, progress : int; bool or callable
-        Seed, by default a new one, which the result contains; a bar, or a function of (label, done, total, objective).
+    seed, progress, checkpoint : int; bool or callable; str, path or Checkpoint; optional
+        Seed, by default a new one, which the result contains; a bar, or a function of (label, done, total, objective);
+        folder that keeps the fit: the same call goes on after a crash to the same numbers (docs/checkpoints.md).
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         Settings of the method: priors, start, schedule, stopping rule; in ``fit.options`` with defaults.
     fixed_components : array, DataFrame (r, m), Fit or path of a catalogue, optional
@@ -86,7 +89,7 @@ def fit(
         Features that the first components are to have, which get the names: a prior and a start, not a constraint.
     formula, covariates : str; DataFrame, Series, mapping of columns or array (n, p), optional
         What loadings depend on, as "~ age + treatment", or all columns; of AnnData ``obs`` (docs/covariates.md).
-    noise : {"poisson", "nb1", "nb2", "quasi"}, NegativeBinomial or Quasi
+    noise : {"poisson", "nb1", "nb2", "quasi"}, NegativeBinomial or Quasi, or a mapping from matrices to these
         Noise of counts that vary more than Poisson counts: negative binomial, or intervals widened (docs/noise.md).
     observed, missing, weights : booleans (n, m), "nan" or "zeros"; mapping of matrices to numbers; optional
         Where somebody counted, or nobody did: NaN, zeros (`bayesnmf.data.missing`); how often matrices count.
@@ -94,8 +97,6 @@ def fit(
         They multiply expected counts: of samples not under dirichlet_poisson, of features for Gamma components.
     row_names, feature_names, layer, feature_labels : optional
         Names; of AnnData, the layer of the counts (default "counts" or X) and the column of ``var`` with feature names.
-    checkpoint : str, path or Checkpoint, optional
-        Folder that keeps the fit: the same call goes on after a crash to the same numbers (docs/checkpoints.md).
 
     Returns
     -------
@@ -113,17 +114,30 @@ def fit(
     >>> fit.loadings.shape, fit.components.shape
     ((4, 2), (2, 3))
     """
-    model, method, noise = check_model(model), check_choice(method, "method", METHODS), check_noise(noise)
+    model, method, asked = check_model(model), check_choice(method, "method", METHODS), _asked(noise)
     (rank, given), options = _given(rank, fixed_components, seeds), options_of(method, options)
     kept, seed = _kept_and_seed(checkpoint, seed)
     with progress_context(progress) as report:
         data, cells = _read(counts, options, weights, (observed, missing), (layer, feature_labels), report)
+        own = _own_noise(asked, data)
         data = _with_given(data, (row_names, feature_names), (row_exposure, feature_exposure), cells)
         given = given._replace(covariates=_covariates_of(formula, covariates, counts, data))
-        options = served_options(_resolved(options, model, method, data, (rank, given), noise), noise, method, data)
-        job = Job(data, model, rank, method, seed, with_own_start(options, data), report, noise)
+        options = served_options(_resolved(options, model, method, data, (rank, given), own), own, method, data)
+        job = Job(data, model, rank, method, seed, with_own_start(options, data), report, own)
         record = _run(job, kept, given.seeds)
     return warn_of(Fit.of(record), stacklevel=4)
+
+
+def _asked(noise: Any) -> Any:
+    """Return a noise, or a mapping from matrices to theirs."""
+    return noise if isinstance(noise, Mapping) else check_noise(noise)
+
+
+def _own_noise(asked: Any, data: Counts) -> Noise:
+    """Return the noise of these counts, which may be several matrices."""
+    several = isinstance(asked, Mapping) or isinstance(data, SeveralCounts) or getattr(asked, "by", None) == "matrix"
+    found: Noise = noise_of_matrices(asked, data) if several else asked
+    return found
 
 
 def _given(rank: int | None, fixed_components: Any, seeds: Any) -> tuple[int, Beforehand]:

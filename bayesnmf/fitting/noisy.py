@@ -80,10 +80,13 @@ def _begun(job: Job, first: FitRecord | None) -> tuple[Noise, Any]:
 
 def with_first_dispersion(noise: Any, size: tuple[int, int]) -> NegativeBinomial:
     """Return the noise with the dispersion that learning begins with, for counts of this size."""
-    n, m = size
-    found: NegativeBinomial = noise.with_dispersion(
-        FIRST if noise.by is None else np.full(n if noise.by == "row" else m, FIRST)
-    )
+    if noise.by is None:
+        first: Any = FIRST
+    elif noise.by == "matrix":
+        first = np.where(noise.held, noise.groups.given, FIRST)
+    else:
+        first = np.full(size[0 if noise.by == "row" else 1], FIRST)
+    found: NegativeBinomial = noise.with_dispersion(first)
     return found
 
 

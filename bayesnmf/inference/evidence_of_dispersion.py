@@ -40,7 +40,10 @@ SMALL_MEAN = 1e-3  # αρ below which derivatives are series
 
 def _pooled(values: Array, counts: Any) -> Array:
     """Return sums over rows or features (…, lines) for each dispersion."""
-    return values.sum(axis=-1, keepdims=True) if counts.noise.by is None else values
+    if counts.noise.groups is None:
+        return values.sum(axis=-1, keepdims=True) if counts.noise.by is None else values
+    codes, number = counts.noise.groups.codes, len(counts.noise.groups.given)
+    return np.stack([values[..., codes == code].sum(axis=-1) for code in range(number)], axis=-1)
 
 
 def _beside(one: Array, two: Array) -> Array:
@@ -50,6 +53,8 @@ def _beside(one: Array, two: Array) -> Array:
 
 class Evidence(ABC):
     """What a dispersion is learned from, at the means of a state: its log density, and derivatives in its logarithm."""
+
+    counts: Any
 
     @abstractmethod
     def log_likelihood(self, s: Array) -> Array:
@@ -92,7 +97,8 @@ class Evidence(ABC):
     def _slope_and_bend(self, s: Array, share: float = 1.0) -> tuple[Array, Array]:
         """Return the first and the second derivative of the log density in log s."""
         slope, bend = self.derivatives(s)
-        return share * slope - (np.log(s) - CENTRE) / WIDTH**2, share * bend - 1 / WIDTH**2
+        moving = ~self.counts.noise.held
+        return moving * (share * slope - (np.log(s) - CENTRE) / WIDTH**2), moving * share * bend - 1 / WIDTH**2
 
 
 @dataclass(frozen=True)
@@ -132,7 +138,7 @@ class ClusterEvidence(Evidence):
         def means(part: Problem, here: State, rows: slice) -> Array:
             return _pooled(_sums_of_means(part, here), part.counts)
 
-        totals = counts.feature_totals if counts.noise.by == "feature" else counts.row_totals
+        totals = counts.feature_totals if counts.noise.by_feature else counts.row_totals
         given = counts.given_totals
         return cls(counts, sums, totals, totals if given else problem.over_rows(state, means, plus, reads=False))
 
@@ -173,8 +179,8 @@ def _sums_of_clusters(part: Problem, here: State, s: Array, threads: int | None)
     U, V = here.loadings.geometric, here.components.geometric
     unit: Any = spread_at(counts.with_dispersions(np.ones_like(counts.dispersions)), here)
     rows, features = unit  # with s = 1, spreads of clusters are those of their means
-    if counts.noise.by == "feature":
-        return cluster_sums(counts.transposed, V.T, U.T, (features * s, rows), threads)
+    if counts.noise.by_feature:
+        return cluster_sums(counts.transposed, V.T, U.T, (features * counts.noise.of_lines(s), rows), threads)
     return cluster_sums(counts.matrix, U, V, (rows * s, features), threads)
 
 
@@ -198,7 +204,7 @@ def _sums_of_means(problem: Problem, state: State) -> Array:
     (loadings, components), lost = (
         (plain.exposed_loadings(one), plain.exposed_components(other)) for one, other in ((loadings, components), lost)
     )
-    if counts.noise.by == "feature":
+    if counts.noise.by_feature:
         sums = loadings.sum(axis=0) @ components
         return sums if plain.mask is None else sums - (lost[1] * plain.mask.sums_by_feature(lost[0]).T).sum(axis=0)
     sums = loadings @ components.sum(axis=1)
@@ -237,12 +243,13 @@ class RateEvidence(Evidence):
     def _sums(self, s: Array, terms: Callable[[Array, Array, Array], tuple[Array, ...]]) -> Array:
         """Return sums of terms of x, αρ and ρ / αρ over the cells of each dispersion, (terms, dispersions)."""
         counts = self.counts
-        axis: Any = {None: (1, 2), "row": 2, "feature": 1}[counts.noise.by]
+        axis: Any = {None: (1, 2), "row": 2}.get(counts.noise.by, 1)
 
         def work(rows: slice) -> Array:
             alpha = counts.of_cells(s, rows)
             found = np.stack(terms(counts.cells(rows)[0], alpha * self.rho[rows], 1 / alpha))
-            return found.sum(axis=axis).reshape(len(found), -1)
+            found = found.sum(axis=axis).reshape(len(found), -1)
+            return found if counts.noise.groups is None else _pooled(found, counts)
 
         parts = in_row_blocks(counts.shape, work, self.threads)
         return np.concatenate(parts, axis=1) if counts.noise.by == "row" else np.sum(parts, axis=0)

@@ -236,6 +236,8 @@ def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) ->
         raise ValueError(
             f"{what} needs method='map', 'vi'{more} or 'gibbs': found {method!r}, which draws or scores Poisson counts"
         )
+    if getattr(noise, "by", None) == "matrix" and noise.groups is None:  # type: ignore[union-attr]
+        raise ValueError("dispersion='matrix' needs counts of several matrices in bayesnmf.fit; leave it out elsewhere")
     if method == "smc":
         check_tempered(options.priors, what, counts)
     if getattr(options, "device", "cpu") != "cpu":

@@ -40,7 +40,7 @@ def check_noise(noise: Any) -> Noise:
 
 def check_length_of_dispersion(noise: Noise, size: tuple[int, int]) -> None:
     """Refuse dispersions that are not one for each row, or feature, of (n, m) counts."""
-    if not isinstance(noise, NegativeBinomial) or noise.by is None or not noise.known:
+    if not isinstance(noise, NegativeBinomial) or noise.by in (None, "matrix") or not noise.known:
         return
     length = size[0 if noise.by == "row" else 1]
     if len(noise.dispersion) != length:
@@ -233,7 +233,7 @@ def check_negative_binomial(options: Any, noise: NegativeBinomial, what: str, co
     if simplex:
         _check_given_totals(options, noise, what, counts)
     if uniformises(noise, options.priors.components):
-        _check_uniformised(options, f"{what} per feature and components on the simplex", counts)
+        _check_uniformised(options, f"{what} per {noise.by} and components on the simplex", counts)
     check_length_of_dispersion(noise, counts.shape)
 
 
@@ -275,9 +275,9 @@ def _check_given_totals(options: Any, noise: NegativeBinomial, what: str, counts
             f"{what} with given totals has no form with missing cells, held-out ones among them: use "
             "model='gamma_poisson', or noise='poisson'"
         )
-    if noise.by == "feature":
+    if noise.by_feature:
         raise ValueError(
-            f"{what} per feature has no closed form where the totals of rows are given; use dispersion='row', or "
+            f"{what} per {noise.by} has no closed form where the totals of rows are given; use dispersion='row', or "
             "model='gamma_poisson'"
         )
 

@@ -7,7 +7,7 @@ what the variance has beyond that of Poisson counts, so that 0 is Poisson.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -24,6 +24,9 @@ class _Same:
     def of_features(self, index: Any) -> Self:
         """Return the noise of some features, of all if `index` is None."""
         return self
+
+
+WHOSE = ("row", "feature", "matrix")
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,21 @@ class Quasi(_Same):
         return self if self.dispersion is None else Quasi(keep * self.dispersion)
 
 
+class FeatureGroups(NamedTuple):
+    """Which features share a dispersion, as those of one of several matrices do.
+
+    Attributes
+    ----------
+    codes : ndarray (m,)
+        Number of the dispersion of each feature.
+    given : ndarray (dispersions,)
+        Dispersions that are given, NaN where they are learned.
+    """
+
+    codes: Any
+    given: Any
+
+
 @dataclass(frozen=True, eq=False)
 class NegativeBinomial:
     """Negative binomial noise: counts vary more than Poisson counts of the same expected value λ.
@@ -106,11 +124,13 @@ class NegativeBinomial:
     ----------
     variance : {"linear", "quadratic"}
         How the variance grows with the expected value.
-    dispersion : float, array, "row" or "feature", optional
-        s or α, at least 0, of all cells; or words that say that each row or each feature has its own. By default one
-        that is learned for all cells.
-    by : {"row", "feature"}, optional
+    dispersion : float, array, "row", "feature" or "matrix", optional
+        s or α, at least 0, of all cells; or words that say that each row, each feature or each of several matrices has
+        its own. By default one that is learned for all cells, or for each matrix.
+    by : {"row", "feature", "matrix"}, optional
         Whose the dispersions of an array are.
+    groups : FeatureGroups, optional
+        Which features are of which matrix; `bayesnmf.fit` says so.
 
     Raises
     ------
@@ -131,14 +151,15 @@ class NegativeBinomial:
 
     variance: Literal["linear", "quadratic"] = "linear"
     dispersion: Any = None
-    by: Literal["row", "feature"] | None = None
+    by: Literal["row", "feature", "matrix"] | None = None
+    groups: FeatureGroups | None = None
 
     def __post_init__(self) -> None:
         check_choice(self.variance, "variance", ("linear", "quadratic"))
         if self.by is not None:
-            check_choice(self.by, "by", ("row", "feature"))
+            check_choice(self.by, "by", WHOSE)
         if isinstance(self.dispersion, str):
-            own = check_choice(self.dispersion, "dispersion", ("row", "feature"))
+            own = check_choice(self.dispersion, "dispersion", WHOSE)
             check_choice(self.by or own, "by", (own,))
             object.__setattr__(self, "by", own)
             object.__setattr__(self, "dispersion", None)
@@ -159,6 +180,25 @@ class NegativeBinomial:
         """Whether the dispersion is known."""
         return self.dispersion is not None
 
+    @property
+    def by_feature(self) -> bool:
+        """Whether features may have different dispersions."""
+        return self.by in ("feature", "matrix")
+
+    def of_lines(self, dispersions: Any) -> Any:
+        """Return dispersions as those of rows, of features or of all cells: those of matrices as their features'."""
+        return dispersions if self.groups is None else np.asarray(dispersions)[self.groups.codes]
+
+    @property
+    def held(self) -> Any:
+        """Which of the dispersions are given where others are learned, (dispersions,) or (1,)."""
+        return np.zeros(1, bool) if self.groups is None else ~np.isnan(self.groups.given)
+
+    def of_matrix(self, code: int) -> Poisson | NegativeBinomial:
+        """Return the noise of one of several matrices."""
+        poisson = self.groups is not None and self.groups.given[code] == 0
+        return POISSON if poisson else NegativeBinomial(self.variance, float(np.asarray(self.dispersion)[code]))
+
     def with_dispersion(self, dispersion: Any) -> NegativeBinomial:
         """Return the noise with a known dispersion."""
         return replace(self, dispersion=dispersion)
@@ -171,6 +211,8 @@ class NegativeBinomial:
 
     def of_features(self, index: Any) -> NegativeBinomial:
         """Return the noise of some features, of all if `index` is None."""
+        if self.groups is not None and index is not None:
+            return replace(self, groups=self.groups._replace(codes=self.groups.codes[index]))
         if self.by != "feature" or self.dispersion is None or index is None:
             return self
         return self.with_dispersion(np.asarray(self.dispersion)[index])
@@ -185,6 +227,8 @@ class NegativeBinomial:
         if not isinstance(other, NegativeBinomial):
             return NotImplemented
         same = (self.variance, self.by, self.known) == (other.variance, other.by, other.known)
+        ours, theirs = (np.zeros((2, 0)) if each is None else each for each in (self.groups, other.groups))
+        same = same and all(np.array_equal(*each, equal_nan=True) for each in zip(ours, theirs, strict=True))
         return same and (not self.known or np.array_equal(self.dispersion, other.dispersion))
 
     def __hash__(self) -> int:

@@ -158,7 +158,7 @@ def _prior_sum(components: Distribution, exposure: Array) -> float:
 
 def uniformises(noise: Noise, components: Any) -> bool:
     """Return whether clusters of features have exposures of their own, and components lie on the simplex."""
-    linear = isinstance(noise, NegativeBinomial) and noise.variance == "linear" and noise.by == "feature"
+    linear = isinstance(noise, NegativeBinomial) and noise.variance == "linear" and noise.by_feature
     return linear and on_simplex(components)
 
 

@@ -13,6 +13,7 @@ import bayesnmf
 from bayesnmf.checks import check_count, check_flag, check_keywords, check_names, check_positive, check_size
 from bayesnmf.data.checks import check_complete
 from bayesnmf.data.probabilities import LogProbabilities
+from bayesnmf.data.several import coordinates_of
 from bayesnmf.options import METHODS
 from bayesnmf.priors.log_linear import EFFECTS, SHAPES
 from bayesnmf.priors.specification import MODELS
@@ -126,16 +127,24 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
     check_size(draws_size(fit, number, (n, m)) + cells, asked.limit, "the tree of draws", FEWER)
     part = restrict_rows(fit, rows)
     values = part.estimate.take(part, number, asked.seed, features)
-    coords: dict[Hashable, Array] = {
+    coords = _coordinates(part, number, features)
+    groups = {"posterior": _posterior_group(part, values, features), **_trace_group(traced, number)}
+    tree = _tree(fit, {**groups, **_groups_of_part(part, values, features, asked, coords)}, coords)
+    return tree.map_over_datasets(_by_cell) if asked.cells else tree
+
+
+def _coordinates(part: FitRecord, number: tuple[int, int], features: Array | None) -> dict[Hashable, Any]:
+    """Return the names along each dimension, and of several matrices that of each feature."""
+    coords: dict[Hashable, Any] = {
         "chain": np.arange(number[0]),
         "draw": np.arange(number[1]),
         "row": _labels(part.row_names),
         "feature": _labels(take_features(part.feature_names, features)),
-        "component": _labels(fit.component_labels),
+        "component": _labels(part.component_labels),
     }
-    groups = {"posterior": _posterior_group(part, values, features), **_trace_group(traced, number)}
-    tree = _tree(fit, {**groups, **_groups_of_part(part, values, features, asked, coords)}, coords)
-    return tree.map_over_datasets(_by_cell) if asked.cells else tree
+    if (told := coordinates_of(part.counts)) is not None:
+        coords |= {"matrix": told[0], "feature_matrix": ("feature", take_features(told[1], features))}
+    return coords
 
 
 def _groups_of_part(
@@ -158,7 +167,7 @@ def _by_cell(group: xr.Dataset) -> xr.Dataset:
     return group.stack(cell=("row", "feature")).reset_index("cell")
 
 
-def _tree(fit: FitRecord, groups: dict[str, xr.Dataset], coords: dict[Hashable, Array]) -> xr.DataTree:
+def _tree(fit: FitRecord, groups: dict[str, xr.Dataset], coords: dict[Hashable, Any]) -> xr.DataTree:
     """Return a tree of groups, with names as coordinates and a description of the fit as attributes."""
     about: dict[str, Any] = {
         "inference_library": "bayesnmf",
@@ -175,7 +184,11 @@ def _tree(fit: FitRecord, groups: dict[str, xr.Dataset], coords: dict[Hashable, 
     if METHODS[fit.method].posterior == "mean field":
         about["intervals"] = source_of_intervals(fit)
     for name, group in groups.items():
-        labels = {dim: coords[dim] for dim in group.dims if dim in coords}
+        labels = {
+            name: value
+            for name, value in coords.items()
+            if (value[0] if isinstance(value, tuple) else name) in group.dims
+        }
         groups[name] = group.assign_coords(labels).assign_attrs({**about, **group.attrs})
     tree = xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
     tree.attrs = about

@@ -28,7 +28,7 @@ from bayesnmf.inference.status import Status
 from bayesnmf.options import METHODS, Options, Start
 from bayesnmf.priors import Priors, ScaledProportions
 from bayesnmf.priors.families import FAMILIES
-from bayesnmf.priors.noise import KINDS, POISSON
+from bayesnmf.priors.noise import KINDS, POISSON, FeatureGroups
 from bayesnmf.results.estimates import Draws, Estimate, Intervals, Point, VariationalPosterior
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.saved_arrays import as_python, decode_arrays, encode_arrays
@@ -70,9 +70,12 @@ def encode_fit(fit: FitRecord, near: Path) -> Groups:
     if fit.noise != POISSON:
         noise = _fields(fit.noise)
         settings["noise"] = {"kind": type(fit.noise).__name__, **noise}
-        if np.ndim(noise["dispersion"]):
+        parts = {"dispersion": noise["dispersion"]} if np.ndim(noise["dispersion"]) else {}
+        if (told := settings["noise"].pop("groups", None)) is not None:
+            parts |= told._asdict()
+        if parts:
             settings["noise"]["dispersion"] = None
-            groups["/noise"] = encode_arrays({"dispersion": noise["dispersion"]})
+            groups["/noise"] = encode_arrays(parts)
     settings["parts"] = _describe_parts(xr.DataTree.from_dict(groups))
     text = json.dumps(settings, default=as_python)
     about |= {"settings": text, "settings_crc32": crc32(text.encode())}
@@ -87,7 +90,9 @@ def decode_fit(tree: xr.DataTree, near: Path) -> FitRecord:
     options = _decode_options(settings, tree, priors)
     intervals = _decode_intervals(settings.pop("intervals", None), tree)
     noise = settings.pop("noise", {"kind": type(POISSON).__name__})
-    own = decode_arrays(tree["noise"]) if "noise" in tree.children else {}
+    own: dict[str, Any] = decode_arrays(tree["noise"]) if "noise" in tree.children else {}
+    if "codes" in own:
+        own["groups"] = FeatureGroups(own.pop("codes"), own.pop("given"))
     fit = FitRecord(
         **{"scale": None, **decode_arrays(tree["point"]), **decode_arrays(tree["trace"]), **settings},
         status=status,

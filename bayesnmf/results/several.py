@@ -14,6 +14,7 @@ from bayesnmf.checks import check_fraction
 from bayesnmf.data.several import check_several
 from bayesnmf.options import Start
 from bayesnmf.priors import Priors
+from bayesnmf.priors.noise import NegativeBinomial, Noise
 from bayesnmf.priors.pair import replace_sides
 from bayesnmf.priors.specification import on_simplex
 from bayesnmf.priors.values import rows_to_shares
@@ -44,7 +45,7 @@ def matrix_of(fit: FitRecord, name: str) -> FitRecord:
     return replace(
         part,
         counts=counts.of(name),
-        noise=part.noise.of_features(features),
+        noise=_noise(part.noise, features, counts.matrices.code(name)),
         loadings=loadings,
         scale=scale,
         components=components,
@@ -52,7 +53,7 @@ def matrix_of(fit: FitRecord, name: str) -> FitRecord:
         options=_options(fit.options, priors),
         residuals=None,
         multipliers=None if part.multipliers is None else (part.multipliers[0], part.multipliers[1][:, features]),
-        statistics=_statistics(part, features),
+        statistics=_statistics(part, features, counts.matrices.code(name)),
         moments=cut.moments(),
         intervals=part.intervals and replace(part.intervals, draws=cut.draws(part.intervals.draws)),
         estimate=cut.estimate(),
@@ -99,8 +100,15 @@ def _options(options: Any, priors: Priors) -> Any:
     return replace(options, **changed)
 
 
-def _statistics(fit: FitRecord, features: Array) -> dict[str, Array] | None:
-    """Return the statistics of draws, with the dispersions of these features if each has its own."""
-    if fit.statistics is None or DISPERSION not in fit.statistics or getattr(fit.noise, "by", None) != "feature":
+def _noise(noise: Noise, features: Array, code: int) -> Noise:
+    """Return the noise of one matrix."""
+    by_matrix = isinstance(noise, NegativeBinomial) and noise.by == "matrix"
+    return noise.of_matrix(code) if by_matrix else noise.of_features(features)  # type: ignore[union-attr]
+
+
+def _statistics(fit: FitRecord, features: Array, code: int) -> dict[str, Array] | None:
+    """Return the statistics of draws, with the dispersions of one matrix or of its features if these have their own."""
+    by = getattr(fit.noise, "by", None)
+    if fit.statistics is None or DISPERSION not in fit.statistics or by not in ("feature", "matrix"):
         return fit.statistics
-    return {**fit.statistics, DISPERSION: fit.statistics[DISPERSION][:, :, features]}
+    return {**fit.statistics, DISPERSION: fit.statistics[DISPERSION][:, :, code if by == "matrix" else features]}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesnmf.checks import check_fraction, check_names, check_size
+from bayesnmf.data.several import coordinates_of
 from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.options import METHODS
 from bayesnmf.results.cautions import cautions_of, cautions_of_model, with_label
@@ -127,8 +128,10 @@ def _dispersions(part: FitRecord, number: tuple[int, int], rows: bool, features:
         return {}
     if by is None:
         return {DISPERSION: (("chain", "draw"), drawn)}
-    names = part.row_names if by == "row" else part.feature_names[features]
-    return {DISPERSION: _entries(f"dispersed_{by}", drawn, list(map(str, names)))}
+    names: Any = coordinates_of(part.counts)
+    if by != "matrix":
+        names = (part.row_names if by == "row" else part.feature_names[features],)
+    return {DISPERSION: _entries(f"dispersed_{by}", drawn, list(map(str, names[0])))}
 
 
 def _top_entries(fit: FitRecord) -> tuple[Array, Array]:

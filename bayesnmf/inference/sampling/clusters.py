@@ -150,11 +150,11 @@ class DispersionDraws:
         if self.length is None:
             s = evidence.best(s)
             self.length = REACH * evidence.deviation(s)
-        now = evidence.log_density(s)
+        now, held = evidence.log_density(s), self.problem.counts.noise.held  # type: ignore[attr-defined]
         for _ in range(STEPS):
             new = s * np.exp(self.length * self.rng.standard_normal(len(s)))
             there = evidence.log_density(np.maximum(new, LEAST))
-            kept = (np.log(self.rng.random(len(s))) < there - now) & (new >= LEAST)
+            kept = (np.log(self.rng.random(len(s))) < there - now) & (new >= LEAST) & ~held
             s, now = np.where(kept, new, s), np.where(kept, there, now)
         self._take(s)
 

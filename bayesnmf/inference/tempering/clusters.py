@@ -51,8 +51,9 @@ class ClusteredFactors(Factors):
         self.counts, self.matrix = counts, counts.matrix
         self.dispersions = dispersions
         rows: Array = np.repeat(np.arange(counts.shape[0]), np.diff(self.matrix.indptr))
-        lines = {None: np.zeros_like(rows), "row": rows, "feature": self.matrix.indices}
-        self.lines: Array = lines[counts.noise.by]  # of the nonzeros
+        own = counts.noise.of_lines(np.arange(len(counts.dispersions)))
+        of_rows = {None: np.zeros_like(rows), "row": rows}
+        self.lines: Array = own[self.matrix.indices] if counts.noise.by_feature else of_rows[counts.noise.by]
 
     def raise_to(self, power: float) -> None:
         """Take this power from now on."""
@@ -100,7 +101,7 @@ class ClusteredFactors(Factors):
             length = np.exp(self.rng.uniform(np.log(SHORTEST), np.log(LONGEST)))
             new = np.maximum(s * np.exp(length * self.rng.standard_normal(len(s))), LEAST)
             there = log_density(new)
-            kept = (np.log(self.rng.random(len(s))) < there - now) & (new > LEAST)
+            kept = (np.log(self.rng.random(len(s))) < there - now) & (new > LEAST) & ~self.counts.noise.held
             s, now = np.where(kept, new, s), np.where(kept, there, now)
         return s
 
@@ -122,8 +123,11 @@ class ClusteredFactors(Factors):
         if counts.given_totals:
             rows = np.arange(counts.shape[0]) if by == "row" else np.zeros(counts.shape[0], np.intp)
             return np.asarray(found - rising(counts.row_totals, np.maximum(counts.row_totals, 1.0), rows))
-        sides = (self.theta[place], self.beta[place]) if by != "feature" else (self.beta[place], self.theta[place])
-        totals, means = counts.feature_totals if by == "feature" else counts.row_totals, sides[0] @ sides[1].sum(axis=0)
+        by_feature, sides = counts.noise.by_feature, (self.theta[place], self.beta[place])
+        sides = sides[::-1] if by_feature else sides
+        totals, means = counts.feature_totals if by_feature else counts.row_totals, sides[0] @ sides[1].sum(axis=0)
+        if by == "matrix":
+            totals, means = (np.bincount(counts.noise.groups.codes, each, len(s)) for each in (totals, means))
         if by is None:
             totals, means = totals.sum(keepdims=True), means.sum(keepdims=True)
         return np.asarray(found + power * (totals * (np.log(s) - np.log1p(s)) - exposure_of(s) * means))
@@ -168,7 +172,8 @@ class ClusteredTarget(Target):
         problem = Problem(self.counts, self.loadings, self.components, side, side)
         s = np.tile(given, (len(loadings), 1))
         if self.counts.learned:
-            s = np.maximum(np.exp(CENTRE + WIDTH * rng.standard_normal(s.shape)), LEAST)
+            drawn = np.maximum(np.exp(CENTRE + WIDTH * rng.standard_normal(s.shape)), LEAST)
+            s = np.where(self.counts.noise.held, s, drawn)
         return ClusteredFactors(problem, (loadings, components), s, rng)
 
     def change(self, factors: Any, power: float, threads: int | None = None) -> Change:
