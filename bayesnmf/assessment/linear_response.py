@@ -12,6 +12,7 @@ from bayesnmf.assessment.checks import check_response
 from bayesnmf.assessment.response_quantities import NOT_OPTIMAL, warn
 from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.checks import check_size
+from bayesnmf.data.several import check_of_all
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.inference import alignment
@@ -75,6 +76,7 @@ def linear_response(
     ['mean', 'sd', 'mean_field_sd', 'lower', 'upper']
     """
     check_response(fit, given_components)
+    check_of_all(fit, "standard deviations of linear response")
     check_threads(threads)
     check_size(_bytes_of(fit), LARGEST, f"linear response of {len(fit.loadings):,} rows at once", CURE)
     fit = replace(fit, counts=fit.counts.at_hand())

@@ -11,6 +11,7 @@ import numpy as np
 from bayesnmf.assessment.predictive_statistics import Gathered, with_replicates
 from bayesnmf.assessment.refit_statistics import LEAST, RefitStatistics
 from bayesnmf.checks import check_choice, check_count, check_fraction, check_size
+from bayesnmf.data.several import check_of_all
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.priors.specification import MODELS
@@ -209,6 +210,7 @@ def predictive_checks(
     """
     check_fit(fit)
     check_distribution(fit, "predictive checks")
+    check_of_all(fit, "predictive checks")
     draws = number_to_replicate(fit, DRAWS) if draws is None else check_count(draws, "draws")
     refits = check_count(refits, "refits", minimum=LEAST)
     interval = check_fraction(interval, "interval")

@@ -78,6 +78,7 @@ def noise_of_matrices(noise: Any, counts: Counts) -> Noise:
         )
     elif isinstance(noise, NegativeBinomial) and (noise.by == "matrix" or not (noise.by or noise.known)):
         given = np.full(len(told.names), np.nan) if noise.dispersion is None else np.asarray(noise.dispersion)
+        given = given if noise.known or noise.groups is None else noise.groups.given
         if len(given) != len(told.names):
             raise ValueError(f"dispersion must have a number for each of {told.names}: found {shown(noise.dispersion)}")
         found = replace(noise, by="matrix", groups=FeatureGroups(told.codes, given))

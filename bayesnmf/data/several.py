@@ -125,10 +125,18 @@ def check_several(counts: Any) -> SeveralCounts:
     return counts
 
 
+def check_of_all(fit: Any, what: str) -> None:
+    """Refuse what would fit one of several matrices alone, whose loadings come from all."""
+    if fit.is_of_matrix:
+        raise ValueError(
+            f"{what} need the fit of all matrices, as loadings come from all of them: found that of one; give the fit "
+            "that matrix(name) was asked of"
+        )
+
+
 def check_unweighted(counts: Any, what: str) -> None:
     """Refuse what needs a distribution of the counts for matrices with weights, which have none."""
     if isinstance(counts, SeveralCounts) and counts.matrices.weighted:
         raise ValueError(
-            f"{what} need a distribution of the counts, which weights of matrices leave none: fit without weights, or "
-            "ask for those of one matrix, fit.matrix(name)"
+            f"{what} need a distribution of the counts, which weights of matrices leave none: fit without weights"
         )

@@ -124,10 +124,10 @@ class Fit(FitRecord):
         they are the mean of loadings sampled, with `seed`, for each of several draws of the components; counts must
         then be whole numbers. Features are matched by name if both have names: those that the new samples lack are
         missing cells, and those that the fit lacks are left out, with a DataWarning; counts on disk must have the
-        features of the fit, in its order. A fit with `row_exposure` or `covariates` needs those of the new samples (of
-        AnnData, `covariates` are ``obs``). `observed`,
-        `missing`, `layer` and `feature_labels` are those of `bayesnmf.fit`. Raises TypeError or ValueError for what
-        `fit` would refuse, or no feature of the fit.
+        features of the fit, in its order. Of several matrices, a mapping may have one or more. A fit with
+        `row_exposure` or `covariates` needs those of the new samples (of AnnData, `covariates` are ``obs``).
+        `observed`, `missing`, `layer` and `feature_labels` are those of `bayesnmf.fit`. Raises TypeError or ValueError
+        for what `fit` would refuse, or no feature of the fit.
         """
         cells = {"observed": observed, "missing": missing, "layer": layer, "feature_labels": feature_labels}
         return self.project(counts, row_exposure=row_exposure, covariates=covariates, seed=seed, **cells).loadings

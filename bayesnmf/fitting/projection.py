@@ -11,9 +11,9 @@ import numpy as np
 from bayesnmf.checks import check_count
 from bayesnmf.data.annotated import is_annotated
 from bayesnmf.data.blocks.checks import check_read, check_room_for_rows
-from bayesnmf.data.blocks.opening import open_counts
+from bayesnmf.data.blocks.opening import open_counts, open_several
 from bayesnmf.data.checks import check_new_exposure
-from bayesnmf.data.conversion import check_integer_counts
+from bayesnmf.data.conversion import check_integer_counts, is_several
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
@@ -89,9 +89,7 @@ def project(
     check_count(seed, "seed", minimum=0)
     if covariates is None and fit.priors.loadings.has_effects and is_annotated(counts):  # type: ignore[union-attr]
         covariates = counts.obs
-    counts, own = without_missing(counts, missing)
-    data = with_missing(open_counts(counts, fit.counts.dtype, layer, feature_labels), own, observed, missing)
-    data = of_features(data, fit.counts)
+    data = of_features(_opened(counts, (observed, missing), (layer, feature_labels), fit.counts.dtype), fit.counts)
     data = with_exposures(data, row_exposure)
     check_total(data)
     check_new_exposure(fit.counts, data)
@@ -111,6 +109,14 @@ def project(
         result = replace(result, priors=replace_sides(fit.priors, loadings=prior.of_new_rows(fit.loadings)))
     named = fit.component_names
     return replace(result, counts=data, noise=noise, component_names=named, seconds=time.perf_counter() - started)
+
+
+def _opened(counts: Any, cells: tuple[Any, Any], labels: tuple[Any, Any], dtype: Any) -> Counts:
+    """Return counts of one or several matrices with their missing cells."""
+    if is_several(counts):
+        return open_several(counts, dtype, *labels, observed=cells[0], missing=cells[1])
+    counts, own = without_missing(counts, cells[1])
+    return with_missing(open_counts(counts, dtype, *labels), own, *cells)
 
 
 def noise_of_new_rows(fit: FitRecord, data: Counts) -> Noise:

@@ -12,6 +12,7 @@ from bayesnmf import plots
 from bayesnmf.assessment.markers import markers
 from bayesnmf.assessment.predictive_checks import headings_and_lines, predictive_checks, verdict_of
 from bayesnmf.data.mutations import read_types
+from bayesnmf.data.several import SeveralCounts
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.options import METHODS as RECORDS
@@ -41,6 +42,7 @@ NO_DISTRIBUTION = (
     "Quasi-Poisson noise has no distribution to draw replicated counts from: it is the Poisson likelihood to a power "
     "that follows from how much the counts vary. Fit with noise='nb1', or 'poisson', for these checks."
 )
+OF_ALL = "Replicated counts are made of all matrices of a fit together, where none of them counts more than others."
 LOAD = """import bayesnmf
 
 fit = bayesnmf.load("fit.nc")  # the file of this fit: it has the counts, the priors and all settings
@@ -61,20 +63,20 @@ def sections_of_fit(
 ) -> tuple[str, list[Section]]:
     """Return the heading and the sections."""
     title = f"{fit.rank} component{'s' if fit.rank > 1 else ''} of {fit.counts.shape[0]:,} samples"
-    made = []
-    parts = [
-        lambda: overview(fit),
-        lambda: composition(fit, groups),
-        *([lambda: covariates(fit)] if fit.priors.loadings.has_effects else []),  # type: ignore[union-attr]
-        lambda: components(fit, image_shape),
-        lambda: convergence(fit),
-        lambda: uncertainty(fit),
-        lambda: checks(fit),
-        lambda: settings(fit),
-    ]
+    made: list[Section] = []
+    parts = (
+        lambda: [overview(fit)],
+        lambda: [composition(fit, groups)],
+        lambda: [covariates(fit)] if fit.priors.loadings.has_effects else [],  # type: ignore[union-attr]
+        lambda: components_of_matrices(fit, image_shape),
+        lambda: [convergence(fit)],
+        lambda: [uncertainty(fit)],
+        lambda: [checks(fit)],
+        lambda: [settings(fit)],
+    )
     for done, part in enumerate(parts):
         told("report", done, len(parts), np.nan)
-        made.append(part())
+        made.extend(part())
     told("report", len(parts), len(parts), np.nan)
     return title, [*made, Section("How to cite", references=references_of(fit.model, [fit.method], (SIGNS,)))]
 
@@ -164,6 +166,26 @@ def _by_group(fit: Fit, groups: Groups, proportions: Array) -> Table:
     return Table(["group", "samples", *(f"mean share of {title}" for title in fit.component_titles)], rows)
 
 
+def components_of_matrices(fit: Fit, image_shape: tuple[int, int] | None) -> list[Section]:
+    """Return the components: of several matrices, a section for each, after how counts are shared among them."""
+    if not isinstance(fit.counts, SeveralCounts):
+        return [components(fit, image_shape)]
+    table = fit.matrices()
+    shares = [
+        f"{each['share']:.1%}" + (f" [{each['lower']:.1%}, {each['upper']:.1%}]" if "lower" in each else "")
+        for each in table.to_dict("records")
+    ]
+    names = fit.counts.matrices.names
+    rows = [[title, *shares[k * len(names) : (k + 1) * len(names)]] for k, title in enumerate(fit.component_titles)]
+    shared = Section(
+        "Matrices",
+        ["Loadings are shared. These are parts of a component's expected counts, for a sample in all matrices."],
+        tables=[Table(["component", *names], rows)],
+    )
+    own = ((name, components(fit.matrix(name), image_shape)) for name in names)
+    return [shared, *(replace(section, heading=f"{section.heading}: {name}") for name, section in own)]
+
+
 def components(fit: Fit, image_shape: tuple[int, int] | None) -> Section:
     """Return the leading features of each component, with intervals, and what sets each apart."""
     text = [
@@ -242,6 +264,8 @@ def checks(fit: Fit) -> Section:
         return Section(CHECKED, [ON_DISK])
     if isinstance(fit.noise, Quasi):
         return Section(CHECKED, [NO_DISTRIBUTION])
+    if fit.is_of_matrix or (isinstance(fit.counts, SeveralCounts) and fit.counts.matrices.weighted):
+        return Section(CHECKED, [OF_ALL])
     found = predictive_checks(fit, number_to_replicate(fit, REPLICATES), seed=fit.seed)
     figure = drawn(lambda: plots.predictive_checks(found), "Statistics of replicated counts beside those observed.")
     text = [verdict_of(found), MISFITTED, P_VALUES] if found.failed else [verdict_of(found), P_VALUES]
@@ -259,6 +283,7 @@ def settings(fit: Fit) -> Section:
     own = replace(fit.priors, components=getattr(fit.priors.components, "free_prior", fit.priors.components))
     given: Any = fit.noise
     noise = f"bayesnmf.{given.with_dispersion(None)!r}" if LEARNED in fit.diagnostics else "fit.noise"
+    noise = "fit.noise.with_dispersion(None)" if LEARNED in fit.diagnostics and given.by == "matrix" else noise
     rows = [
         ["model", fit.model],
         ["method", f"{fit.method} (bayesnmf.{RECORDS[fit.method].options.__name__})"],

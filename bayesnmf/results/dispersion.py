@@ -16,7 +16,7 @@ from bayesnmf.kernels.cpu.pearson import pearson_sums
 from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.checks import check_has_dispersion
-from bayesnmf.results.record import FitRecord
+from bayesnmf.results.record import OF_MATRIX, FitRecord
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Dispersion:
 def dispersion(fit: FitRecord) -> Dispersion:
     """Return the dispersion of the counts around the means of a fit; see `bayesnmf.Fit.dispersion`."""
     sums = _sums(fit, slice(None), by_column=True)
-    own, other = fit.rank, _free_components(fit)
+    own, other = _free_loadings(fit), _free_components(fit)
     ratio, error = _overall(sums[0], own, other, fit.counts.shape[1])
     check_has_dispersion(fit, ratio)
     n, m = fit.counts.shape
@@ -74,7 +74,7 @@ def overall_dispersion(fit: FitRecord, cells: float = np.inf) -> tuple[float, fl
     n, m = fit.counts.shape
     step = max(int(n * m / cells), 1)
     of_rows, _ = _sums(fit, slice(step // 2, None, step), by_column=False)
-    return _overall(of_rows, fit.rank, _free_components(fit), m, n)
+    return _overall(of_rows, _free_loadings(fit), _free_components(fit), m, n)
 
 
 def _sums(fit: FitRecord, rows: slice, by_column: bool) -> tuple[Array, Array]:
@@ -85,12 +85,17 @@ def _sums(fit: FitRecord, rows: slice, by_column: bool) -> tuple[Array, Array]:
     )
 
 
+def _free_loadings(fit: FitRecord) -> float:
+    """Return how many loadings of a row were fitted to the counts: of one of several matrices, its part of them."""
+    return fit.rank * fit.diagnostics.get(OF_MATRIX, 1.0)
+
+
 def _free_components(fit: FitRecord) -> int:
     """Return the number of components that were fitted to the counts."""
     return 0 if fit.is_projected else len(free_components(stated_components(fit.priors.components), fit.rank))
 
 
-def _free_cells(sums: Array, own: int, other: int, length: int, lines: int) -> Array:
+def _free_cells(sums: Array, own: float, other: float, length: int, lines: int) -> Array:
     """Return the degrees of freedom of lines, rows or features, of `length` cells each.
 
     A line has `own` numbers of its own, and a part of the `other` numbers that each cell of it shares with the same
@@ -101,7 +106,7 @@ def _free_cells(sums: Array, own: int, other: int, length: int, lines: int) -> A
     return cells - np.minimum(own, cells) - shared * cells / max(cells.mean(), 1)
 
 
-def _overall(sums: Array, own: int, other: int, length: int, lines: int | None = None) -> tuple[float, float]:
+def _overall(sums: Array, own: float, other: float, length: int, lines: int | None = None) -> tuple[float, float]:
     free = _free_cells(sums, own, other, length, lines or len(sums))
     left = free.sum()
     if left <= 0:
@@ -111,7 +116,7 @@ def _overall(sums: Array, own: int, other: int, length: int, lines: int | None =
     return float(ratio), float(np.sqrt(spread) / left)
 
 
-def _by_line(sums: Array, own: int, other: int, length: int, ratio: float) -> pd.DataFrame:
+def _by_line(sums: Array, own: float, other: float, length: int, ratio: float) -> pd.DataFrame:
     """Return the dispersion of each line, shrunk towards that of all on the log scale."""
     import pandas as pd
 

@@ -21,6 +21,7 @@ from bayesnmf.results.estimates import Draws, Intervals, Point, VariationalPoste
 from bayesnmf.types import Array
 
 HELD = "components_held"  # diagnostic of fits of new rows
+OF_MATRIX = "share_of_matrix"  # diagnostic of one of several matrices of a fit: its share of the counts of its rows
 LEARNED = "dispersion_learned"  # diagnostic of fits whose dispersion was not given
 
 
@@ -72,6 +73,11 @@ class FitRecord:
     def is_projected(self) -> bool:
         """Whether the components are held from another fit, as by `Fit.project`."""
         return HELD in self.diagnostics
+
+    @property
+    def is_of_matrix(self) -> bool:
+        """Whether this is one of several matrices of a fit, as of `Fit.matrix`."""
+        return OF_MATRIX in self.diagnostics
 
     @property
     def working_counts(self) -> Counts:

@@ -21,7 +21,7 @@ from bayesnmf.priors.values import rows_to_shares
 from bayesnmf.results.cutting import CutComponents, ShareOfComponents
 from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.intervals import for_intervals
-from bayesnmf.results.record import DISPERSION, FitRecord, iterate_draws
+from bayesnmf.results.record import DISPERSION, OF_MATRIX, FitRecord, iterate_draws
 from bayesnmf.types import Array
 
 DRAWS = 200
@@ -36,15 +36,19 @@ def matrix_of(fit: FitRecord, name: str) -> FitRecord:
         A fit of one matrix, or another name.
     """
     counts = check_several(fit.counts)
+    fit = replace(fit, intervals=for_intervals(fit).intervals)  # those of all matrices
     features, rows = counts.features_of(name), counts.rows_of(name)
     weight = float(counts.matrices.weights[counts.matrices.code(name)])
     part = fit if len(rows) == counts.shape[0] else restrict_rows(fit, rows)
     cut = (ShareOfComponents if on_simplex(fit.priors.components) else CutComponents)(part, features, weight)
     priors = replace_sides(fit.priors, loadings=cut.loadings_prior(), components=cut.prior(fit.priors.components))
     loadings, scale, components = cut.point()
+    own = counts.of(name)
+    share = float(part.counts.feature_totals[features].sum() / max(part.counts.total, 1.0))
     return replace(
         part,
-        counts=counts.of(name),
+        counts=own,
+        diagnostics={**part.diagnostics, OF_MATRIX: share},
         noise=_noise(part.noise, features, counts.matrices.code(name)),
         loadings=loadings,
         scale=scale,

@@ -46,6 +46,8 @@ def fault_of_sampling(fit: FitRecord, draws: int = DRAWS, part: str = "entries")
         return f"the fit is by {fit.method}"
     if fit.status.reason in BROKEN:
         return f"the fit ended early: {fit.status.reason}"
+    if fit.is_of_matrix:
+        return "it is of one of several matrices, whose loadings come from all; ask the fit of all, then for the matrix"
     if fit.is_projected:
         return "its components are held from another fit"
     loadings: Any = fit.priors.loadings

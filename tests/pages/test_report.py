@@ -369,3 +369,14 @@ def test_a_whole_real_matrix(tmp_path):
         found, errors = probe(page.read_text(encoding="utf-8"), tmp_path, width)
         assert (found["cut"], found["page"] <= width, all(found["images"])) == ([], True, True)
         assert "CONSOLE" not in errors
+
+
+def test_the_page_of_several_matrices_has_a_section_for_each(tmp_path):
+    X = np.random.default_rng(0).poisson(4, (8, 10))
+    fit = bayesnmf.fit({"words": X[:, :6], "links": X[:, 6:]}, rank=2, seed=0, method="map", noise={"links": "nb1"})
+    text = bayesnmf.report(fit, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<h2>Components: words</h2>" in text
+    assert "<h2>Components: links</h2>" in text
+    assert "noise=fit.noise.with_dispersion(None)" in text
+    own = bayesnmf.report(fit.matrix("links"), tmp_path / "own.html").read_text(encoding="utf-8")
+    assert "Replicated counts are made of all matrices of a fit together" in own

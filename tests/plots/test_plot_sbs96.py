@@ -2,6 +2,7 @@
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
@@ -59,3 +60,12 @@ def test_other_spellings_are_understood_and_several_fits_are_matched():
 def test_other_features_are_refused(names):
     with pytest.raises(ValueError, match="the features must be the 96 types of single base substitutions"):
         plots.sbs96(fitted(names=np.array(names)))
+
+
+def test_signatures_of_one_of_several_matrices():
+    """Its own names of features are those of the types, whatever stands beside them."""
+    others = np.random.default_rng(0).poisson(5, (15, 4))
+    fit = bayesnmf.fit({"sbs": pd.DataFrame(COUNTS, columns=NAMES), "id": others}, rank=2, seed=0, method="map")
+    axes = plots.sbs96(fit.matrix("sbs"))
+    heights = [patch.get_height() for patch in axes[0].patches[:96]]
+    np.testing.assert_allclose(heights, fit.matrix("sbs").components[0], rtol=1e-12)

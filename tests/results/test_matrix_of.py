@@ -141,3 +141,39 @@ def test_matrices_are_saved(suffix, tmp_path) -> None:
         np.testing.assert_array_equal(two.components, one.components)
         np.testing.assert_array_equal(two.counts.matrix.toarray(), one.counts.matrix.toarray())
         assert list(two.feature_names) == list(one.feature_names)
+
+
+def test_what_would_fit_one_matrix_alone_is_refused() -> None:
+    own = fitted().matrix("b")
+    for ask in (bayesnmf.predictive_checks, bayesnmf.linear_response):
+        with pytest.raises(ValueError, match="need the fit of all matrices, as loadings come from all of them"):
+            ask(own)
+    with pytest.raises(ValueError, match="it is of one of several matrices"):
+        own.with_intervals("sampled")
+
+
+def test_intervals_are_those_of_all_matrices() -> None:
+    fit = fitted().with_intervals("sampled", draws=20)
+    own = fit.matrix("b")
+    drawn = fit.intervals.draws
+    shares = drawn.components[..., 5:].sum(axis=-1)
+    np.testing.assert_allclose(own.intervals.draws.loadings, drawn.loadings[:, :, 3:] * shares[:, :, None], rtol=1e-5)
+    table = own.summary(rows=["s3"], features=["f"])
+    assert table.loc["loadings[s3, 0]", "median"] == pytest.approx(
+        np.median(own.intervals.draws.loadings[0, :, 0, 0]), rel=0.01
+    )
+
+
+def test_dispersion_of_one_matrix_counts_its_part_of_the_loadings() -> None:
+    """Two halves of Poisson counts vary as Poisson counts do, each and together."""
+    drawn = bayesnmf.simulate("gamma_poisson", (200, 40), 3, totals=400, seed=0)
+    matrices = {"a": drawn.counts.matrix[:, :10], "b": drawn.counts.matrix[:, 10:]}
+    fit = bayesnmf.fit(matrices, rank=3, seed=0, method="map")
+    ratios = [each.dispersion().ratio for each in (fit, fit.matrix("a"), fit.matrix("b"))]
+    np.testing.assert_allclose(ratios, 1, atol=0.06)
+
+
+def test_coordinates_say_which_matrix_a_feature_is_of() -> None:
+    tree = fitted().to_datatree(draws=2, chains=1, features=["b", "g"])
+    assert tree["posterior"]["feature_matrix"].values.tolist() == ["a", "b"]
+    assert tree["observed_data"]["feature_matrix"].values.tolist() == ["a", "b"]
