@@ -147,6 +147,57 @@ def check_noise_of_fit(word: str, dispersion: str | None, words: Sequence[str] =
         raise ValueError(f"--dispersion must be a number of at least 0{more}: found {shown(dispersion)}") from error
 
 
+def files_of(words: Sequence[str]) -> str | dict[str, str]:
+    """Return one FILE, or those of several matrices by name, given as NAME=FILE; a file may have a name with =."""
+    if len(words) == 1 and ("=" not in words[0] or Path(words[0]).exists()):
+        return words[0]
+    return _by_name(words, "FILE")
+
+
+def paths_of(files: str | dict[str, str]) -> list[str]:
+    """Return the paths of files."""
+    return [files] if isinstance(files, str) else list(files.values())
+
+
+def parse_noise(word: str, dispersion: str | None) -> Any:
+    """Return the noise, or that of each of several matrices, given as NAME=WORD with commas between them."""
+    if "=" not in word:
+        return check_noise_of_fit(word, dispersion)
+    if dispersion is not None:
+        raise ValueError("--dispersion must be that of one --noise: found several by name; leave it out")
+    return {name: check_noise_of_fit(each, None) for name, each in _by_name(word.split(","), "--noise").items()}
+
+
+def parse_weights(text: str | None) -> dict[str, float] | None:
+    """Return how often the counts of matrices count, given as NAME=NUMBER with commas between them."""
+    if text is None:
+        return None
+    try:
+        return {name: float(each) for name, each in _by_name(text.split(","), "--weights").items()}
+    except ValueError as error:
+        raise ValueError(f"--weights must be NAME=NUMBER, as id=2,dbs=0.5: found {shown(text)}") from error
+
+
+def check_one_file(file: str | dict[str, str], name: str, given: Any) -> None:
+    """Refuse an option that goes with one FILE alone."""
+    if not isinstance(file, str) and given is not None:
+        raise ValueError(f"{name} needs one FILE: found {len(file)} by name; leave it out, or ask for it in Python")
+
+
+def _by_name(words: Sequence[str], what: str) -> dict[str, str]:
+    """Return what is given as NAME=VALUE."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.strip().partition("=")
+        if not (name and equals and value) or name in found:
+            raise ValueError(
+                f"{what} must be one, or NAME={what.strip('-').upper()} for each of several matrices, with names that "
+                f"differ: found {shown(word)}"
+            )
+        found[name] = value
+    return found
+
+
 def parse_settings(given: Sequence[str], kind: type[Any]) -> dict[str, Any]:
     """Return the options of a method that are given as NAME=VALUE; values are read as in Python, else as words."""
     names = [each.name for each in fields(kind) if each.name not in OWN_SETTINGS]

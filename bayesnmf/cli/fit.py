@@ -11,12 +11,16 @@ from bayesnmf.cli.checks import (
     check_effects_asked,
     check_has_option,
     check_markers_of_rank,
-    check_noise_of_fit,
+    check_one_file,
     check_outputs,
     check_suffix,
     check_whole,
+    files_of,
+    parse_noise,
     parse_prior,
     parse_settings,
+    parse_weights,
+    paths_of,
 )
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
 from bayesnmf.cli.names import METHODS, TABLES
@@ -43,6 +47,7 @@ EXAMPLES = """  bayesnmf fit counts.csv --rank 5
   bayesnmf fit sbs96.tsv --fixed-components COSMIC_v3.4_SBS.txt --loadings exposures.csv
   bayesnmf fit cells.h5ad --rank 12 --seeds markers.gmt --markers programs.csv
   bayesnmf fit counts.csv --rank 6 --formula '~ age + treatment' --covariates samples.csv --effects effects.csv
+  bayesnmf fit sbs=sbs96.tsv id=id83.tsv --rank 6 --noise sbs=nb2 --weights id=2 --loadings exposures.csv
   bayesnmf fit counts.mtx.gz --transpose --method gibbs --set draws=2000 --json --quiet"""
 PATHS = ("loadings", "components", "markers", "effects")
 TABLE_OPTIONS = tuple(f"--{name}" for name in PATHS)
@@ -50,7 +55,7 @@ TABLE_OPTIONS = tuple(f"--{name}" for name in PATHS)
 
 def add(command: argparse.ArgumentParser) -> None:
     """Add the options."""
-    add_counts(command)
+    add_counts(command, several=True)
     group = add_model(command, rank=None)
     add_options(group)
     group.add_argument("--fixed-components", metavar="FILE",
@@ -62,6 +67,8 @@ def add(command: argparse.ArgumentParser) -> None:
     group.add_argument("--missing", metavar="WORD or FILE",
                        help="missing cells: zeros for all without a count, or a table with 1 at them and 0 elsewhere, "
                        "with the names of FILE")  # fmt: skip
+    group.add_argument("--weights", metavar="NAME=NUMBER,...",
+                       help="how often the counts of matrices count, others once")  # fmt: skip
     add_exposures(command)
     group = command.add_argument_group("output")
     add_checkpoint(group)
@@ -83,15 +90,19 @@ def run(options: argparse.Namespace) -> int:
     seed = check_whole(options.seed, "--seed", 0)
     asked = None if options.rank is None else check_whole(options.rank, "--rank")
     named = {f"--{name}": getattr(options, name) for name in ("out", *PATHS, "anndata")}
-    read = ("file", "fixed_components", "seeds", "covariates", "start", "missing", "row_exposure", "feature_exposure")
-    given = tuple(getattr(options, name) for name in read)
+    read = ("fixed_components", "seeds", "covariates", "start", "missing", "row_exposure", "feature_exposure")
+    options.file = files_of(options.file)
+    given = (*paths_of(options.file), *(getattr(options, name) for name in read))
+    check_one_file(options.file, "--anndata", options.anndata)
+    check_one_file(options.file, "--missing with a table", None if options.missing == "zeros" else options.missing)
     outputs = check_outputs(named, TABLE_OPTIONS, given)
     check_suffix(outputs["--out"], "--out", (".nc", ".zarr"))
     if "--anndata" in outputs:
         check_suffix(outputs["--anndata"], "--anndata", (".h5ad",))
     check_markers_of_rank(outputs, asked)
     check_effects_asked("--effects" in outputs, options)
-    settings, noise = settings_of_method(options, method), check_noise_of_fit(options.noise, options.dispersion)
+    settings, noise = settings_of_method(options, method), parse_noise(options.noise, options.dispersion)
+    weights = parse_weights(options.weights)
 
     from bayesnmf.cli.reading import read_cells, read_counts_of, read_covariates, read_exposures
     from bayesnmf.fitting.fit import fit
@@ -102,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
     rank, known = rank_and_known(asked, options.fixed_components)
     check_markers_of_rank(outputs, rank)
     found = fit(counts, options.model, asked if known is None else rank, method, seed=seed, options=settings,
-                noise=noise, fixed_components=known, seeds=options.seeds,
+                noise=noise, weights=weights, fixed_components=known, seeds=options.seeds,
                 formula=options.formula, covariates=read_covariates(options),
                 missing=read_cells(options.missing, options.transpose), progress=not options.quiet,
                 checkpoint=options.checkpoint, **read_exposures(options))  # fmt: skip

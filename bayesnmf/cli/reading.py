@@ -11,7 +11,7 @@ DEFAULT_ROWS = 334
 
 
 def read_counts_of(options: argparse.Namespace) -> tuple[Any, tuple[int, int] | None]:
-    """Return the counts of FILE, and the shape of their images if they are the built-in digits."""
+    """Return the counts of FILE, or of several by name, and the shape of images if they are the digits."""
     if options.file is None:
         from bayesnmf.checks import check_has_file
         from bayesnmf.datasets import DIGITS_IMAGE, digits
@@ -20,13 +20,10 @@ def read_counts_of(options: argparse.Namespace) -> tuple[Any, tuple[int, int] | 
         return digits().rows(slice(DEFAULT_ROWS)), DIGITS_IMAGE
     from bayesnmf.data.reading import read_counts
 
-    return read_counts(
-        options.file,
-        options.transpose,
-        layer=options.layer,
-        feature_labels=options.feature_labels,
-        layout=options.layout,
-    ), None
+    how: Any = {name: getattr(options, name) for name in ("layer", "feature_labels", "layout")}
+    if isinstance(options.file, dict):
+        return {name: read_counts(file, options.transpose, **how) for name, file in options.file.items()}, None
+    return read_counts(options.file, options.transpose, **how), None
 
 
 def read_cells(missing: str | None, transpose: bool) -> Any:

@@ -9,14 +9,15 @@ from bayesnmf.cli.names import FORMATS, METHODS, MODELS
 Group = argparse.ArgumentParser | argparse._ArgumentGroup
 
 
-def add_counts(command: argparse.ArgumentParser, default: str = "") -> None:
-    """Add the file of counts, and how to read it; a command with a `default` needs no file."""
+def add_counts(command: argparse.ArgumentParser, default: str = "", several: bool = False) -> None:
+    """Add the file of counts, and how to read it; a command with a `default` needs no file, others may take several."""
     group = command.add_argument_group("counts")
     given = f" (default: {default})" if default else ""
+    given += "; or NAME=FILE for each of several matrices of the same samples" if several else ""
     group.add_argument(
         "file",
         metavar="FILE",
-        nargs="?" if default else None,
+        nargs="?" if default else "+" if several else None,
         help=f"counts, samples in rows: {FORMATS}{given}",
     )
     add_reading(group)

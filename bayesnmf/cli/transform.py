@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bayesnmf.cli.checks import TABLE_SUFFIXES, check_outputs, check_suffix, check_whole
+from bayesnmf.cli.checks import TABLE_SUFFIXES, check_outputs, check_suffix, check_whole, files_of, paths_of
 from bayesnmf.cli.codes import SUCCESS
 from bayesnmf.cli.names import FORMATS, TABLES
 from bayesnmf.cli.shared import add_printing, add_reading, add_seed
@@ -22,7 +22,9 @@ def add(command: argparse.ArgumentParser) -> None:
     """Add the options."""
     command.add_argument("fit", metavar="FIT", help="file of a fit, .nc or .zarr")
     group = command.add_argument_group("counts")
-    group.add_argument("file", metavar="FILE", help=f"counts of new samples, in rows: {FORMATS}")
+    group.add_argument("file", metavar="FILE", nargs="+",
+                       help=f"counts of new samples, in rows: {FORMATS}; or NAME=FILE of one or several matrices, "
+                       "if the fit is of several")  # fmt: skip
     add_reading(group)
     group.add_argument("--row-exposure", metavar="FILE", help="table with the name and the exposure of each row")
     group.add_argument("--covariates", metavar="FILE",
@@ -38,9 +40,9 @@ def add(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Read, project, write and print."""
     seed = check_whole(options.seed, "--seed", 0)
-    outputs = check_outputs(
-        {"--out": options.out}, (), (options.fit, options.file, options.row_exposure, options.covariates)
-    )
+    options.file = files_of(options.file)
+    read = (options.fit, *paths_of(options.file), options.row_exposure, options.covariates)
+    outputs = check_outputs({"--out": options.out}, (), read)
     out = outputs["--out"]
     check_suffix(out, "--out", (*TABLE_SUFFIXES, ".nc", ".zarr"))
 

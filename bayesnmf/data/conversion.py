@@ -92,7 +92,12 @@ def warn_of_all(counts: Counts) -> None:
 
 
 def check_in_memory(x: Any, name: str) -> None:
-    """Refuse counts on disk."""
+    """Refuse counts on disk, and several matrices."""
+    if is_several(x):
+        raise TypeError(
+            f"{name} must be one matrix here: found several by name; fit, transform, select, modes, compare and assign "
+            "take them, or give fit.counts of a fit of them"
+        )
     if not getattr(x, "in_memory", True):
         raise TypeError(
             f"{name} must be in memory here: found {type(x).__name__}, which is on disk; read it with "

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.sparse import csr_array, hstack
 
 from bayesnmf.checks import as_numbers, check_choice, is_counted, shown
+from bayesnmf.data.checks import check_shape
 from bayesnmf.data.conversion import canonical, is_several
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import is_missing, listed
@@ -88,6 +89,22 @@ def noise_of_matrices(noise: Any, counts: Counts) -> Noise:
             f"{found!r}; leave one of them out"
         )
     return found
+
+
+def noise_for(noise: Any, counts: Counts) -> Noise:
+    """Return the noise that is given by words, or by a mapping from matrices to them."""
+    asked: Any = noise if isinstance(noise, Mapping) else check_noise(noise)
+    several = isinstance(noise, Mapping) or isinstance(counts, SeveralCounts)
+    return noise_of_matrices(asked, counts) if several else asked
+
+
+def sizes_of(size: Any) -> tuple[int, int, dict[str, int]]:
+    """Return the numbers of rows and of features, and that of each matrix by name, "" for one without."""
+    if not (isinstance(size, tuple | list) and len(size) == 2 and isinstance(size[1], Mapping)):
+        n, m = check_shape(size, "size")
+        return n, m, {"": m}
+    sizes = {name: check_shape((size[0], m), f"size of {name!r}")[1] for name, m in matrices_of(size[1]).items()}
+    return check_shape((size[0], 1), "size")[0], sum(sizes.values()), sizes
 
 
 def _combined(noises: Mapping[str, Noise], told: Matrices) -> Noise:

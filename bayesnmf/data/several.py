@@ -134,6 +134,16 @@ def check_of_all(fit: Any, what: str) -> None:
         )
 
 
+def check_weights_served(counts: SeveralCounts, method: str) -> None:
+    """Refuse weights of matrices with a method that needs a distribution of the counts, or whole numbers of them."""
+    if not counts.matrices.weighted:
+        return
+    if method not in ("map", "vi", "gibbs"):
+        raise ValueError(f"weights need method='map', 'vi' or 'gibbs': found {method!r}, which needs a distribution")
+    if method == "gibbs" and not counts.is_integer:
+        raise ValueError("weights must be whole numbers for method='gibbs', which draws whole counts; use method='vi'")
+
+
 def check_unweighted(counts: Any, what: str) -> None:
     """Refuse what needs a distribution of the counts for matrices with weights, which have none."""
     if isinstance(counts, SeveralCounts) and counts.matrices.weighted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,18 +11,18 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
 from bayesnmf.checks import check_count, check_instance, check_rank, check_size
-from bayesnmf.data.checks import check_drawable, check_noise_of_draws, check_shape, check_totals
+from bayesnmf.data.checks import check_drawable, check_noise_of_draws, check_totals
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.checks import check_has_formula
 from bayesnmf.data.covariates.priors import with_covariates
 from bayesnmf.data.covariates.reading import read_given
 from bayesnmf.data.drawing import drawn_counts, drawn_given_totals
 from bayesnmf.data.exposures import with_exposures
+from bayesnmf.data.joining import joined, noise_for, sizes_of
 from bayesnmf.priors import Priors, matrix
 from bayesnmf.priors.checks import (
     check_exposures,
     check_family,
-    check_noise,
     check_proper_components,
     check_proper_loadings,
 )
@@ -88,14 +89,14 @@ def effective(simulation: Simulation) -> Array:
 
 def simulate(
     model: str = "gamma_poisson",
-    size: tuple[int, int] = (100, 50),
+    size: tuple[int, int | Mapping[str, int]] = (100, 50),
     rank: int = 5,
     *,
     priors: Priors | None = None,
     formula: str | None = None,
     covariates: Any = None,
     effects: ArrayLike | None = None,
-    noise: str | Noise = "poisson",
+    noise: str | Noise | Mapping[str, str | Noise] = "poisson",
     totals: ArrayLike | None = None,
     row_exposure: ArrayLike | None = None,
     feature_exposure: ArrayLike | None = None,
@@ -108,7 +109,7 @@ def simulate(
     model : str
         Name of the model, as for `bayesnmf.fit`.
     size, rank : (n, m); int
-        Number of rows and of features; number of components, K.
+        Number of rows and of features, or of those of several matrices by name, as (100, {"sbs": 96, "id": 83}); K.
     priors : Priors, optional
         Proper priors. The defaults are those of a fit to counts with these totals. The default prior of `poisson` is
         flat, so it cannot be drawn from.
@@ -141,15 +142,15 @@ def simulate(
     array([50., 50., 50., 50.])
     """
     check_model(model)
-    (n, m), rank = check_shape(size, "size"), check_rank(rank)
+    (n, m, sizes), rank = sizes_of(size), check_rank(rank)
     rng = np.random.default_rng(check_count(seed, "seed", minimum=0))
     check_size(8 * n * m, LARGEST_DENSE, "the counts", "simulate fewer rows at a time")
     check_size(8 * rank * (n + m), LARGEST_DENSE, f"loadings and components of rank {rank}", "lower rank")
     given = Priors() if priors is None else priors
     check_instance(given, Priors, "priors")
-    check_noise_of_draws(noise := check_noise(noise), (n, m), MODELS[model].given_totals)
+    exposed = with_exposures(_empty_counts(n, sizes), row_exposure, feature_exposure)
+    check_noise_of_draws(noise := noise_for(noise, exposed), (n, m), MODELS[model].given_totals)
     row_totals = check_totals(totals, n, MODELS[model].given_totals, given.loadings is None, MEAN_TOTAL)
-    exposed = with_exposures(_empty_counts(n, m), row_exposure, feature_exposure)
     of_rows = read_given(formula, covariates, None, exposed.row_names)
     filled = _filled(_with_own(given, model, exposed, rank, row_totals), of_rows, rank, effects, rng)
     _check_drawable_priors(model, filled, (n, m), rank)
@@ -181,8 +182,10 @@ def _filled(priors: Priors, covariates: Any, rank: int, effects: Any, rng: np.ra
     return replace_sides(priors, loadings=prior.drawn_effects(rng))
 
 
-def _empty_counts(n: int, m: int) -> Counts:
-    return Counts(csr_array((n, m)), np.arange(n), np.arange(m))
+def _empty_counts(n: int, sizes: Mapping[str, int]) -> Counts:
+    """Return counts of 0, of one matrix without a name or of several."""
+    parts = {name: Counts(csr_array((n, m)), np.arange(n), np.arange(m)) for name, m in sizes.items()}
+    return parts[""] if "" in parts else joined(parts)
 
 
 def _drawn(noise: Noise, means: Array, totals: Array | None, rng: np.random.Generator) -> Array:

@@ -6,6 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.data.conversion import is_several
+
+
+def check_one_matrix(X: Any) -> None:
+    """Refuse several matrices by name, whose rows scikit-learn would not take parts of."""
+    if is_several(X):
+        raise TypeError(
+            "X must be one matrix, as scikit-learn takes rows of it: found several by name; use bayesnmf.fit and its "
+            "transform, or put them side by side"
+        )
+
 
 def check_streamed(estimator: Any) -> None:
     """Refuse settings that `partial_fit` does not have."""

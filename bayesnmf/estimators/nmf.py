@@ -27,7 +27,7 @@ from bayesnmf.data.naming import check_distinct, in_feature_order, with_names
 from bayesnmf.data.seeds import seeds_of
 from bayesnmf.data.splitting import completed
 from bayesnmf.data.suspicions import warn_of_data
-from bayesnmf.estimators.checks import check_no_generator, check_options_given, check_streamed
+from bayesnmf.estimators.checks import check_no_generator, check_one_matrix, check_options_given, check_streamed
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.streaming import MinibatchVI
@@ -243,6 +243,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _counts(self, X: Any, reset: bool = False) -> Counts:
         if not reset:
             check_is_fitted(self)
+        check_one_matrix(X)
         check_unmasked(X, "X")
         X, lost = without_missing(as_table(X), check_missing_word(self.missing))
         if may_be_on_disk(X):

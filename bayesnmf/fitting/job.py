@@ -18,6 +18,7 @@ from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.checks import check_covariates_served
 from bayesnmf.data.covariates.priors import with_covariates
+from bayesnmf.data.several import SeveralCounts, check_weights_served
 from bayesnmf.fitting.checks import (
     check_families,
     check_learnable,
@@ -86,6 +87,8 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     """Refuse combinations of model, method, rank, counts and options that cannot be fitted."""
     n, m = counts.shape
     priors = options.priors
+    if isinstance(counts, SeveralCounts):
+        check_weights_served(counts, method)
     check_size(
         8 * rank * (m + counts.rows_held), LARGEST_FACTORS, f"loadings and components of rank {rank}", "lower rank"
     )

@@ -77,3 +77,71 @@ def test_new_rows_have_the_weights_of_the_fit() -> None:
         fit.transform({name: each.iloc[:4] for name, each in HALVES.items()}), fit.transform(new)
     )
     np.testing.assert_array_equal(fit.transform(new), as_one.transform(new * np.repeat([1.0, 3.0], [5, 4])))
+
+
+@pytest.mark.parametrize("method", ["bld", "nuts", "svi", "smc"])
+def test_weights_need_a_method_without_a_distribution_of_the_counts(method) -> None:
+    model = "dirichlet_gamma" if method == "bld" else "gamma_poisson"
+    with pytest.raises(ValueError, match="weights need method='map', 'vi' or 'gibbs'"):
+        bayesnmf.fit(HALVES, model, K, method, weights={"b": 2})
+
+
+def test_gibbs_draws_whole_counts() -> None:
+    with pytest.raises(ValueError, match="weights must be whole numbers for method='gibbs'"):
+        fitted(HALVES, "gibbs", weights={"b": 0.5})
+    twice = fitted(HALVES, "gibbs", weights={"b": 2})
+    np.testing.assert_array_equal(twice.loadings, fitted(COUNTS * np.repeat([1, 2], [5, 4]), "gibbs").loadings)
+
+
+def test_weights_leave_no_distribution_of_the_counts() -> None:
+    fit = fitted(HALVES, weights={"b": 2})
+    for ask in (fit.sample_posterior_predictive, lambda: bayesnmf.predictive_checks(fit)):
+        with pytest.raises(ValueError, match="which weights of matrices leave none: fit without weights"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        bayesnmf.as_counts,
+        lambda counts: bayesnmf.log_evidence(counts, rank=2),
+        lambda counts: bayesnmf.MinibatchVI(rank=2).partial_fit(counts),
+        lambda counts: bayesnmf.coherence(fitted(COUNTS), counts),
+    ],
+    ids=["as_counts", "log_evidence", "stream", "coherence"],
+)
+def test_what_takes_one_matrix_says_so(ask) -> None:
+    with pytest.raises(TypeError, match="counts must be one matrix here: found several by name"):
+        ask(HALVES)
+
+
+def test_estimators_take_one_matrix() -> None:
+    with pytest.raises(TypeError, match="X must be one matrix, as scikit-learn takes rows of it"):
+        bayesnmf.BayesNMF(2).fit(HALVES)
+
+
+def test_several_matrices_are_simulated() -> None:
+    """The same numbers as one matrix of all features, with the noise of each."""
+    size = (20, {"a": 5, "b": 4})
+    one, two = (bayesnmf.simulate(size=each, rank=2, seed=0) for each in ((20, 9), size))
+    np.testing.assert_array_equal(two.counts.matrix.toarray(), one.counts.matrix.toarray())
+    assert list(two.counts.of("b").feature_names) == [0, 1, 2, 3]
+    noise = {"a": bayesnmf.NegativeBinomial(dispersion=30.0)}
+    noisy = bayesnmf.simulate(size=(400, size[1]), rank=2, seed=0, noise=noise)
+    spread = ((noisy.counts.matrix.toarray() - noisy.means) ** 2 / noisy.means).mean(axis=0)
+    assert spread[:5].min() > 5  # 31 is expected, with heavy tails
+    np.testing.assert_allclose(spread[5:], 1, rtol=0.3)
+    with pytest.raises(ValueError, match="needs a known dispersion"):
+        bayesnmf.simulate(size=size, rank=2, noise={"a": "nb1"})
+    with pytest.raises(ValueError, match=r"size of 'a'\[1\] must be"):
+        bayesnmf.simulate(size=(20, {"a": 0}), rank=2)
+
+
+def test_select_modes_and_compare_take_matrices() -> None:
+    found = bayesnmf.modes(HALVES, rank=2, seed=0, starts=2, options=OPTIONS["vi"])
+    assert found.fits[0].matrix("b").components.shape == (2, 4)
+    settings = bayesnmf.Settings(options={"map": OPTIONS["map"]})
+    compared = bayesnmf.compare(HALVES, rank=2, methods=("map",), seed=0, settings=settings)
+    assert compared.fits["map"].matrix("b").components.shape == (2, 4)
+    chosen = bayesnmf.select(HALVES, ranks=(1, 2), seed=0, options=OPTIONS["vi"])
+    assert len(chosen.table) == 2

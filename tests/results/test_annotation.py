@@ -96,3 +96,21 @@ def test_a_new_object_has_the_counts_and_names():
 def test_what_does_not_match_is_refused(error, message, call):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # mudata under pandas 3
+def test_fits_of_mudata_are_written_into_it_and_its_modalities():
+    """Rows of a modality keep their order, whatever that of the others is."""
+    mudata = pytest.importorskip("mudata", reason="needs mudata")
+    X, rows = np.random.default_rng(0).poisson(5, (8, 9)), [f"c{i}" for i in range(8)]
+    parts = {"rna": X[:, :5], "adt": X[::-1, 5:]}
+    frames = {name: pd.DataFrame(index=rows if name == "rna" else rows[::-1]) for name in parts}
+    var = {name: pd.DataFrame(index=[f"{name}{j}" for j in range(part.shape[1])]) for name, part in parts.items()}
+    mdata = mudata.MuData({name: anndata.AnnData(parts[name].astype(float), frames[name], var[name]) for name in parts})
+    fit = bayesnmf.tl.fit(mdata, rank=2, method="map", seed=0, key_added="nmf")
+    assert mdata.obsm["X_nmf"].shape == (8, 2)
+    np.testing.assert_allclose(mdata.mod["adt"].varm["nmf"].T, fit.matrix("adt").components)
+    own = fit.matrix("adt")
+    np.testing.assert_allclose(
+        mdata.mod["adt"].obsm["X_nmf"][::-1], own.loadings / own.loadings.sum(axis=1, keepdims=True)
+    )
