@@ -1,0 +1,158 @@
+"""What does a second matrix of the same rows bring?
+
+    python -m benchmarks.several [--parts pairs rows noise genes] [--sets 3]
+
+pairs: simulated matrices of 200 rows with shared loadings, of which one has few counts in a row, fitted alone and
+beside the other. Printed are the relative error of its loadings (the sum of absolute differences over that of the
+truth), the total variation between its components and the truth, and the share of both inside 90 % intervals. rows:
+the same, with three tenths of the rows missing in it; the error of their expected counts. noise: dispersions of each.
+genes: those of pbmc_facs in two sets at random, fitted as two matrices, as one, and each alone: seconds, the largest
+difference, and the normalised mutual information of cell types and largest components.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.metrics import normalized_mutual_info_score
+
+import bayesnmf
+from bayesnmf import VI, Gibbs
+from bayesnmf.datasets import real
+
+N, RANK, SIZES, RICH = 200, 6, {"rich": 96, "poor": 83}, 500
+SAMPLED = VI(intervals="sampled")
+
+
+class Drawn(NamedTuple):
+    """Two matrices with shared loadings, and the truth of the poor one: its loadings and its components."""
+
+    matrices: dict[str, pd.DataFrame]
+    loadings: np.ndarray
+    components: np.ndarray
+
+
+def draw(poor: float, seed: int) -> Drawn:
+    """Draw two matrices; a row of the poor one has so many counts in the mean."""
+    rng = np.random.default_rng(seed)
+    shared = rng.gamma(0.5, 2 / RANK, (N, RANK))
+    matrices, truth = {}, []
+    for (name, m), total in zip(SIZES.items(), (RICH, poor), strict=True):
+        components, size = rng.dirichlet(np.full(m, 0.3), RANK), rng.gamma(4, 0.25, RANK)
+        loadings = total * shared * size
+        matrices[name] = pd.DataFrame(rng.poisson(loadings @ components), [f"s{i}" for i in range(N)])
+        truth = [loadings, components]
+    return Drawn(matrices, *truth)
+
+
+def relative(found: np.ndarray, truth: np.ndarray) -> float:
+    """Return the sum of absolute differences over that of the truth."""
+    return float(np.abs(found - truth).sum() / truth.sum())
+
+
+def measured(fit: Any, drawn: Drawn) -> list[float]:
+    """Return errors and coverage of a fit of the poor matrix."""
+    table = bayesnmf.match(fit, drawn.components).table
+    own, true = table["component"].to_numpy(), table["reference"].to_numpy(dtype=int)
+    loadings, components = drawn.loadings[:, true], drawn.components[true]
+    draws = fit.intervals.draws
+    inside = []
+    for values, truth in ((draws.loadings[0][..., own], loadings), (draws.components[0][:, own], components)):
+        low, high = np.quantile(values, (0.05, 0.95), axis=0)
+        inside.append(float(np.mean((low <= truth) & (truth <= high))))
+    variation = float(np.abs(fit.components[own] - components).sum(axis=1).mean() / 2)
+    return [relative(fit.loadings[:, own], loadings), variation, *inside]
+
+
+def pairs(sets: int) -> None:
+    """Print errors of the poor matrix alone and beside the other."""
+    print(f"pairs: {N} rows, K = {RANK}, {RICH} counts a row in the rich matrix of {SIZES['rich']} features")
+    print("counts a row | fit | error of loadings | variation of components | loadings, components inside | seconds")
+    for poor in (20, 100, 500):
+        for kind in ("alone", "both"):
+            rows = []
+            for seed in range(sets):
+                drawn, began = draw(poor, seed), time.perf_counter()
+                if kind == "alone":
+                    fit = bayesnmf.fit(drawn.matrices["poor"], rank=RANK, seed=seed, options=SAMPLED)
+                else:
+                    fit = bayesnmf.fit(drawn.matrices, rank=RANK, seed=seed, options=SAMPLED).matrix("poor")
+                rows.append([*measured(fit, drawn), time.perf_counter() - began])
+            print(f"{poor} | {kind} |", " | ".join(f"{value:.2f}" for value in np.mean(rows, axis=0)))
+
+
+def rows(sets: int) -> None:
+    """Print the error of expected counts of rows that the poor matrix lacks, and of those that it has."""
+    print("rows: expected counts of the poor matrix, 3 of 10 rows missing in it")
+    print("counts a row | error, missing rows | the mean row instead | error, other rows")
+    for poor in (20, 100, 500):
+        found = []
+        for seed in range(sets):
+            drawn = draw(poor, seed)
+            lacking = {**drawn.matrices, "poor": drawn.matrices["poor"].iloc[60:]}
+            fit = bayesnmf.fit(lacking, rank=RANK, seed=seed)
+            means = fit.expected_loadings @ fit.exposed_components[:, fit.counts.features_of("poor")]
+            truth = drawn.loadings @ drawn.components
+            flat = np.broadcast_to(lacking["poor"].mean(axis=0).to_numpy(), (60, SIZES["poor"]))
+            found.append(
+                [relative(means[:60], truth[:60]), relative(flat, truth[:60]), relative(means[60:], truth[60:])]
+            )
+        print(f"{poor} |", " | ".join(f"{value:.2f}" for value in np.mean(found, axis=0)))
+
+
+def noise(sets: int) -> None:
+    """Print dispersions of each matrix, of which one has more noise than Poisson's."""
+    print("noise: learned dispersions of two matrices, of counts with a quadratic variance of 0.2 and Poisson counts")
+    for method in ("map", "vi", "gibbs"):
+        for seed in range(sets):
+            drawn, rng = draw(500, seed), np.random.default_rng(seed)
+            means = drawn.loadings @ drawn.components
+            frame = pd.DataFrame(rng.poisson(means * rng.gamma(5, 0.2, means.shape)), drawn.matrices["rich"].index)
+            options = Gibbs(draws=500, warmup=500, chains=2) if method == "gibbs" else None
+            given: Any = {"rank": RANK, "method": method, "seed": seed, "noise": "nb2", "options": options}
+            fit = bayesnmf.fit({**drawn.matrices, "poor": frame}, **given)
+            print(f"{method}, seed {seed}: rich {fit.noise.dispersion[0]:.4f}, poor {fit.noise.dispersion[1]:.3f}")
+
+
+def genes(sets: int) -> None:
+    """Print what fits of two sets of genes find, as two matrices, as one and each alone."""
+    data = real("pbmc_facs")
+    labels, whole = data.rows["celltype"].to_numpy().astype(str), data.counts.matrix
+    print(f"genes: pbmc_facs, {whole.shape[0]:,} × {whole.shape[1]:,}, K = 7, genes in two sets at random")
+    for seed in range(sets):
+        order = np.random.default_rng(seed).permutation(whole.shape[1])
+        parts = {"one": order[: len(order) // 2], "two": order[len(order) // 2 :]}
+        matrices = {name: whole[:, np.sort(at)] for name, at in parts.items()}
+        joined = whole[:, np.concatenate([np.sort(at) for at in parts.values()])]
+        cases = {"as one": joined, "both": matrices, **{f"set {name} alone": each for name, each in matrices.items()}}
+        fits = {}
+        for name, counts in cases.items():
+            began = time.perf_counter()
+            fits[name] = fit = bayesnmf.fit(counts, rank=7, seed=seed)
+            seconds = time.perf_counter() - began
+            shares = fit.loadings / fit.loadings.sum(axis=1, keepdims=True)
+            agreement = normalized_mutual_info_score(labels, shares.argmax(axis=1))
+            print(f"seed {seed}, {name}: NMI {agreement:.3f}, {fit.status.iterations} iterations, {seconds:.1f} s")
+        apart = np.abs(fits["as one"].loadings - fits["both"].loadings).max()
+        print(f"  largest difference of loadings between one matrix and both: {apart:.1e}")
+
+
+PARTS = {part.__name__: part for part in (pairs, rows, noise, genes)}
+
+
+def main(given: list[str] | None = None) -> None:
+    """Read the arguments and run the parts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS])
+    parser.add_argument("--sets", type=int, default=3)
+    options = parser.parse_args(given)
+    for name in options.parts:
+        PARTS[name](options.sets)
+
+
+if __name__ == "__main__":
+    main()
