@@ -148,12 +148,8 @@ def covariates(fit: Fit) -> Section:
         for (component, term), row in zip(table.index, table.itertuples(), strict=True)
     ]
     text = f"Effects are on the {table.attrs['scale']}, in the units of the covariates; {table.attrs['intervals']}."
-    return Section(
-        "What the loadings depend on",
-        [text],
-        cautions=table.attrs["cautions"],
-        tables=[Table(["component", "term", "effect", "lfsr"], rows)],
-    )
+    tables = [Table(["component", "term", "effect", "lfsr"], rows)]
+    return Section("What the loadings depend on", [text], cautions=table.attrs["cautions"], tables=tables)
 
 
 def _by_group(fit: Fit, groups: Groups, proportions: Array) -> Table:
