@@ -131,7 +131,7 @@ def null(seed: int, texts: int = 3000, words: int = 3000, numbers: int = 10, ran
             largest = sport.effect.idxmax()
             print(f"newsgroups, {title}, {kind}: 0 outside of {of_numbers.mean():.1%} of {len(of_numbers)} effects of "
                   f"random numbers; sport: largest {sport.effect[largest]:.2f} [{sport.low[largest]:.2f}, "
-                  f"{sport.high[largest]:.2f}] on {', '.join(fit.top_features(6).iloc[:, int(largest)])}; "
+                  f"{sport.high[largest]:.2f}] on {', '.join(fit.top_features(6, "lift").iloc[:, int(largest)])}; "
                   f"fit {fitted:.0f} s, all {time.perf_counter() - began:.0f} s", flush=True)  # fmt: skip
 
 
