@@ -51,6 +51,17 @@ def test_categories_keep_their_own_order_and_numbers_can_be_categories():
     assert coded.coding.terms == ["Intercept", "my column[T.1]", "age[T.2]", "age[T.3]"]
 
 
+def test_types_of_columns():
+    """Numbers that may be missing are numbers, and names of columns may be numbers."""
+    nullable = FRAME.assign(age=pd.array([30, 41, 52, 60, 35, 77], dtype="Int64"))
+    assert read_covariates("~ age", nullable, NAMES).coding.levels == {}
+    numbered = pd.DataFrame({0: AGE, 1: np.arange(6.0)}, NAMES)
+    design, coding = read_covariates(None, numbered, NAMES)
+    assert coding.terms == ["Intercept", "0", "1"]
+    assert np.array_equal(design_of(coding, numbered, NAMES), design)
+    assert read_covariates("~ flag", FRAME.assign(flag=[True, False] * 3), NAMES).coding.terms == ["Intercept", "flag"]
+
+
 def test_other_rows_are_coded_as_the_fitted_ones():
     """By a text without code: a level that is not there keeps its column, standardised by the fitted rows."""
     design, coding = read_covariates("~ age * arm", FRAME, NAMES)
@@ -81,6 +92,7 @@ REFUSED = {
     "code": ("~ {print(1)}", FRAME, "alone: found"),
     "a transform with memory": ("~ center(age)", FRAME, "make a column of that"),
     "a constant": ("~ age + one", FRAME.assign(one=1.0), "must vary between rows: 'one'"),
+    "one level": ("~ age + one", FRAME.assign(one="a"), "'one' has one level"),
     "a sum of others": ("~ age + twice", FRAME.assign(twice=2 * np.array(AGE)), "'twice' is a sum of others"),
     "too many": (None, np.vander(AGE, 8)[:, :-1] / 77.0, "'x.' is a sum of others"),
     "too few rows": (None, {"age": AGE[:5]}, "a row for each of 6 rows of the counts: found 5"),

@@ -70,7 +70,7 @@ def check_numbers(frame: Any, design: Array | None) -> None:
 
 def is_number(column: Any) -> bool:
     """Return whether a column has numbers or booleans."""
-    return isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf"
+    return column.dtype.kind in "biuf"  # types of pandas with missing values, too
 
 
 def check_formula(formula: str, parsed: Any, error: Exception | None) -> None:
@@ -107,6 +107,13 @@ def check_design(design: Array, names: list[str]) -> None:
             raise ValueError(
                 f"covariates must not determine each other: {names[last - 1]!r} is a sum of others; leave it out"
             )
+
+
+def check_levels_vary(levels: dict[str, list[str]]) -> None:
+    """Refuse categories of a single level."""
+    same = [name for name, each in levels.items() if len(each) < 2]
+    if same:
+        raise ValueError(f"covariates must vary between rows: {listed(same)} has one level; leave it out")
 
 
 def check_levels(column: str, values: Array, levels: list[str]) -> None:

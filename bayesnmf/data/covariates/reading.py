@@ -18,6 +18,7 @@ from bayesnmf.data.covariates.checks import (
     check_frame,
     check_has_covariates,
     check_levels,
+    check_levels_vary,
     check_numbers,
     check_recovered,
     is_number,
@@ -26,7 +27,9 @@ from bayesnmf.data.covariates.coding import INTERCEPT, Coding, scales_of
 from bayesnmf.data.labels import Order, order_of, split_labels
 from bayesnmf.types import Array
 
-CATEGORY = re.compile(r"C\(\s*(`[^`]+`|[^\W\d]\w*)\s*\)")  # as in formulas elsewhere: a column taken as categories
+CATEGORY = re.compile(
+    r"(?<![\w.])C\(\s*(`[^`]+`|[^\W\d]\w*)\s*\)"
+)  # as in formulas elsewhere: a column taken as categories
 
 
 class Covariates(NamedTuple):
@@ -71,7 +74,7 @@ def read_covariates(formula: str | None, covariates: Any, row_names: Array) -> C
     frame = _in_order(covariates, row_names)
     if formula is None:
         check_columns(frame, list(frame.columns))
-        names, columns, levels = [INTERCEPT, *map(str, frame.columns)], list(map(str, frame.columns)), {}
+        names, columns, levels = [INTERCEPT, *frame.columns], list(frame.columns), {}
         design = _numbers(frame)
     else:
         formula = CATEGORY.sub(lambda found: found[1], given := formula)
@@ -79,6 +82,7 @@ def read_covariates(formula: str | None, covariates: Any, row_names: Array) -> C
         columns = _names_in(formula)
         check_columns(frame, columns)
         levels = {name: _levels(frame[name]) for name in columns if name in categories or not is_number(frame[name])}
+        check_levels_vary(levels)
         names, design = _matrix(formula, frame, columns, levels)
     check_design(design, names)
     return Covariates(design, Coding(formula, names, columns, levels, *scales_of(design)))
@@ -142,7 +146,7 @@ def _frame_of(covariates: Any) -> tuple[Any, Array | None]:
     values, rows, columns = split_labels(covariates)
     rows = None if columns_alone and is_counted(covariates.index) else rows
     if isinstance(values, pd.DataFrame):
-        return values, rows
+        return values.rename(columns=str), rows
     array = np.asarray(values)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or array.dtype.kind not in "biuf":
