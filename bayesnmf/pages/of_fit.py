@@ -16,9 +16,20 @@ from bayesnmf.data.several import SeveralCounts
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.options import METHODS as RECORDS
+from bayesnmf.pages.of_matrices import shared_among_matrices
 from bayesnmf.pages.parts import Card, Figure, Section, Table, drawn
 from bayesnmf.pages.references import SIGNS, references_of
-from bayesnmf.pages.words import INTERVALS, MARKERS, METHODS, MISFITTED, MODELS, P_VALUES
+from bayesnmf.pages.words import (
+    INTERVALS,
+    MARKERS,
+    METHODS,
+    MISFITTED,
+    MODELS,
+    NO_DISTRIBUTION,
+    OF_ALL,
+    ON_DISK,
+    P_VALUES,
+)
 from bayesnmf.plots.style import colours_of
 from bayesnmf.priors.noise import Quasi
 from bayesnmf.priors.partly_known import PartlyKnown
@@ -34,15 +45,6 @@ from bayesnmf.types import Array
 
 REPLICATES, DRAWS, MARKED, SHOWN_ROWS, MOST_BARS = 50, 200, 10, 4, 2000
 CHECKED = "Could the model have made these counts?"
-ON_DISK = (
-    "The counts of this fit are on disk, and checks by replicated counts read them once for each replicate: "
-    "bayesnmf.predictive_checks(fit, 50) makes them."
-)
-NO_DISTRIBUTION = (
-    "Quasi-Poisson noise has no distribution to draw replicated counts from: it is the Poisson likelihood to a power "
-    "that follows from how much the counts vary. Fit with noise='nb1', or 'poisson', for these checks."
-)
-OF_ALL = "Replicated counts are made of all matrices of a fit together, where none of them counts more than others."
 LOAD = """import bayesnmf
 
 fit = bayesnmf.load("fit.nc")  # the file of this fit: it has the counts, the priors and all settings
@@ -166,20 +168,11 @@ def components_of_matrices(fit: Fit, image_shape: tuple[int, int] | None) -> lis
     """Return the components: of several matrices, a section for each, after how counts are shared among them."""
     if not isinstance(fit.counts, SeveralCounts):
         return [components(fit, image_shape)]
-    table = fit.matrices()
-    shares = [
-        f"{each['share']:.1%}" + (f" [{each['lower']:.1%}, {each['upper']:.1%}]" if "lower" in each else "")
-        for each in table.to_dict("records")
+    own = ((name, components(fit.matrix(name), image_shape)) for name in fit.counts.matrices.names)
+    return [
+        shared_among_matrices(fit),
+        *(replace(section, heading=f"{section.heading}: {name}") for name, section in own),
     ]
-    names = fit.counts.matrices.names
-    rows = [[title, *shares[k * len(names) : (k + 1) * len(names)]] for k, title in enumerate(fit.component_titles)]
-    shared = Section(
-        "Matrices",
-        ["Loadings are shared. These are parts of a component's expected counts, for a sample in all matrices."],
-        tables=[Table(["component", *names], rows)],
-    )
-    own = ((name, components(fit.matrix(name), image_shape)) for name in names)
-    return [shared, *(replace(section, heading=f"{section.heading}: {name}") for name, section in own)]
 
 
 def components(fit: Fit, image_shape: tuple[int, int] | None) -> Section:

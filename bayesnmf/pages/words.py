@@ -48,3 +48,12 @@ MISFITTED = (
     "Components may be missing, or counts may vary more than Poisson numbers do; intervals and shares then hold for "
     "the model, and may not hold for what made the counts."
 )
+ON_DISK = (
+    "The counts of this fit are on disk, and checks by replicated counts read them once for each replicate: "
+    "bayesnmf.predictive_checks(fit, 50) makes them."
+)
+NO_DISTRIBUTION = (
+    "Quasi-Poisson noise has no distribution to draw replicated counts from: it is the Poisson likelihood to a power "
+    "that follows from how much the counts vary. Fit with noise='nb1', or 'poisson', for these checks."
+)
+OF_ALL = "Replicated counts are made of all matrices of a fit together, where none of them counts more than others."

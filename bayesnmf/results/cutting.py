@@ -115,9 +115,13 @@ class ShareOfComponents(CutComponents):
 
     def loadings_prior(self) -> Any:
         """Return the prior of the loadings: a rate is that of the expected counts of this matrix."""
-        prior = self.fit.priors.loadings
+        prior: Any = self.fit.priors.loadings
         share = np.maximum(self.shares_at(self.fit.components), np.finfo(np.float64).tiny)
-        return replace(prior, rate=np.asarray(prior.rate) / share) if isinstance(prior, Gamma) else prior
+        plain = getattr(prior, "plain", prior)  # of one that depends on covariates
+        if not isinstance(plain, Gamma):
+            return prior
+        own = replace(plain, rate=np.asarray(plain.rate) / share)
+        return own if plain is prior else replace(prior, plain=own)
 
     def point(self) -> tuple[Array, Array | None, Array]:
         """Return loadings, scale and components of the fit: the mean of draws, if there are any."""

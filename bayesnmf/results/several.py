@@ -39,9 +39,9 @@ def matrix_of(fit: FitRecord, name: str) -> FitRecord:
     fit = replace(fit, intervals=for_intervals(fit).intervals)  # those of all matrices
     features, rows = counts.features_of(name), counts.rows_of(name)
     weight = float(counts.matrices.weights[counts.matrices.code(name)])
-    part = fit if len(rows) == counts.shape[0] else restrict_rows(fit, rows)
+    part = fit if len(rows) == counts.shape[0] else _of_rows(fit, rows)
     cut = (ShareOfComponents if on_simplex(fit.priors.components) else CutComponents)(part, features, weight)
-    priors = replace_sides(fit.priors, loadings=cut.loadings_prior(), components=cut.prior(fit.priors.components))
+    priors = replace_sides(part.priors, loadings=cut.loadings_prior(), components=cut.prior(fit.priors.components))
     loadings, scale, components = cut.point()
     own = counts.of(name)
     share = float(part.counts.feature_totals[features].sum() / max(part.counts.total, 1.0))
@@ -62,6 +62,12 @@ def matrix_of(fit: FitRecord, name: str) -> FitRecord:
         intervals=part.intervals and replace(part.intervals, draws=cut.draws(part.intervals.draws)),
         estimate=cut.estimate(),
     )
+
+
+def _of_rows(fit: FitRecord, rows: Array) -> FitRecord:
+    """Return the fit of some rows, with their priors."""
+    given: Any = fit.priors.loadings
+    return replace(restrict_rows(fit, rows), priors=replace_sides(fit.priors, loadings=given.rows(rows)))
 
 
 def shares_of_matrices(fit: FitRecord, interval: float = 0.9) -> Any:

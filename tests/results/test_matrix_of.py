@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from smallfits import COUNTS, OPTIONS, K, every_method, every_model, quietly
 
@@ -177,3 +178,19 @@ def test_coordinates_say_which_matrix_a_feature_is_of() -> None:
     tree = fitted().to_datatree(draws=2, chains=1, features=["b", "g"])
     assert tree["posterior"]["feature_matrix"].values.tolist() == ["a", "b"]
     assert tree["observed_data"]["feature_matrix"].values.tolist() == ["a", "b"]
+
+
+def test_rows_of_one_matrix_keep_their_priors(tmp_path) -> None:
+    """Priors of single rows, and the covariates that priors depend on."""
+    rates = np.linspace(0.1, 0.5, 12)[:, None]
+    fit = fitted(priors=Priors(loadings=Gamma(1.0, rates)))
+    shares = fit.components[:, 5:].sum(axis=1)
+    np.testing.assert_allclose(fit.matrix("b").priors.loadings.rate, rates[3:] / shares, rtol=1e-12)
+    age = np.linspace(-1, 1, 12)
+    fit = bayesnmf.fit(
+        MATRICES, rank=K, seed=0, options=OPTIONS["vi"], covariates=pd.DataFrame({"age": age}, COUNTS.index)
+    )
+    part = fit.matrix("b")
+    part.save(tmp_path / "part.nc")
+    assert len(bayesnmf.load(tmp_path / "part.nc").priors.loadings.design) == 9
+    assert len(part.effects()) == len(fit.effects())
