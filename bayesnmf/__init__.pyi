@@ -23,6 +23,7 @@ from bayesnmf.assessment.matching import match as match
 from bayesnmf.assessment.predictive_checks import PredictiveChecks as PredictiveChecks
 from bayesnmf.assessment.predictive_checks import predictive_checks as predictive_checks
 from bayesnmf.assessment.response_tables import LinearResponse as LinearResponse
+from bayesnmf.data.batches import Batch as Batch
 from bayesnmf.data.blocks.opening import Blocks as Blocks
 from bayesnmf.data.conversion import as_counts as as_counts
 from bayesnmf.data.counts import Counts as Counts

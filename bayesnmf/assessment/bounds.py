@@ -9,10 +9,12 @@ import numpy as np
 
 from bayesnmf.assessment.checks import check_draws_of_bound
 from bayesnmf.checks import check_count, check_method
+from bayesnmf.data.batched import BatchedCounts
 from bayesnmf.data.probabilities import log_likelihood, log_likelihood_of_shares
 from bayesnmf.fitting.problems import point_or_mean_field
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.tasks import Pass
+from bayesnmf.inference.group_means import sums_of_means
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sides import Where, allocate, objective
 from bayesnmf.inference.starts.states import given_state
@@ -52,8 +54,8 @@ def elbo_augmented(fit: FitRecord) -> float:
 def elbo_marginal(fit: FitRecord, draws: int = 200, seed: int = 0) -> Estimate:
     """Estimate the bound with allocations summed out, E_q log p(X|θβ) − KL(q), which is at least `elbo_augmented`.
 
-    The expected log-likelihood is a mean over independent draws of q, at least 2; the other terms are exact. Counts on
-    disk are read once for each draw, and the draws are those in memory.
+    The expected log-likelihood is a mean over independent draws of q, at least 2; the other terms are exact. Factors of
+    batches are integrated out. Counts on disk are read once for each draw, and the draws are those in memory.
     """
     draws = check_draws_of_bound(draws)
     check_fit(fit)
@@ -72,14 +74,20 @@ def _loglik_of_draw(fit: FitRecord, problem: Problem, state: State, rng: np.rand
     q: Any = state.components.conditional
     components = state.components.matrix if q is None else matrix(q.draw(rng))
 
-    def add(part: Problem, here: State, at: Where) -> tuple[None, None, float]:
+    def add(part: Problem, here: State, at: Where) -> tuple[None, None, Any]:
         q: Any = here.loadings.conditional
         loadings = matrix(q.draw_rows(deepcopy(at_rows), at.rows.start))
         counts = getattr(part.counts, "plain", part.counts)
         noise = getattr(part.counts, "noise", fit.noise)  # that of these rows
         means = counts.exposed_loadings(loadings), counts.exposed_components(components)
+        if isinstance(part.counts, BatchedCounts):
+            found = log_likelihood(fit.noise, counts, *means, given_totals=False)
+            return None, None, np.append(sums_of_means(part.counts, *means)[:, :-1], found)
         if given_totals:
             return None, None, log_likelihood_of_shares(noise, counts, *means)
         return None, None, log_likelihood(noise, counts, *means, given_totals=False)
 
-    return float(pass_over_rows(problem, state, add, Pass(writes=False))[0].more)
+    found = pass_over_rows(problem, state, add, Pass(writes=False))[0].more
+    if isinstance(problem.counts, BatchedCounts):
+        return problem.counts.log_of_means(found[:-1].reshape(problem.counts.rated.shape)) + float(found[-1])
+    return float(found)

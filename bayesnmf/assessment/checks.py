@@ -148,11 +148,12 @@ def check_can_be_absent(fit: Any) -> None:
         raise ValueError(f"absence needs a fit by {methods}: found {fit.method!r}; fit the same model by vi")
     if fit.rank < 2:
         raise ValueError("absence needs a fit of at least two components: found one, without which no count can be")
-    _check_no_rates(fit, "absence", "noise='nb1'")
+    _check_no_rates(fit, "absence", "noise='nb1', without batches")
 
 
 def _check_no_rates(fit: Any, what: str, cure: str) -> None:
-    found = "noise='nb2', with rates" if getattr(fit.noise, "variance", None) == "quadratic" else ""
+    rated = getattr(fit.noise, "variance", None) == "quadratic"
+    found = "noise='nb2', with rates" * rated or "factors of batches" * (fit.batch is not None)
     if found := found or "dispersions of features" * uniformises(fit.noise, fit.priors.components):
         raise ValueError(f"{what} needs cells whose exposure is known: found {found}; use {cure}")
 
@@ -170,10 +171,9 @@ def check_component_numbers(numbers: Any, rank: int) -> list[int]:
 
 def has_response(fit: Any) -> bool:
     """Return whether `bayesnmf.linear_response` works for a fit as it is."""
-    priors = fit.priors.loadings, fit.priors.components
-    with_q = fit.method == "vi" and fit.posterior.components is not None and not fit.is_projected
+    with_q = fit.method == "vi" and fit.posterior.components is not None and not fit.is_projected and fit.batch is None
     with_q &= fit.counts.mask is None or fit.scale is None
-    return with_q and all("response" in prior.optional for prior in priors)
+    return with_q and all("response" in prior.optional for prior in vars(fit.priors).values())
 
 
 def check_response(fit: Any, given_components: bool) -> None:

@@ -41,6 +41,7 @@ from bayesnmf.assessment.checks import check_contrast_weights, check_factors_of_
 from bayesnmf.assessment.covariate_contrasts import covariate_contrasts
 from bayesnmf.assessment.unbiased_shares import unbiased_shares
 from bayesnmf.checks import check_count, check_flag, check_fraction
+from bayesnmf.data.batches import warn_of_confounding
 from bayesnmf.data.covariates.checks import check_is_population
 from bayesnmf.priors.values import component_sums, rows_to_shares
 from bayesnmf.results.checks import check_fit, check_groups, check_replicates
@@ -155,8 +156,8 @@ def group_contrasts(
         return covariate_contrasts(check_is_population(fit, population), groups, contrasts, tail, (number, seed))
     design = design_of(groups, contrasts, fit)
     check_replicates(*design, population)
-    fit = for_intervals(fit)
-    drawn = collect(_shares_of_draws(fit, number, seed), design.members)
+    warn_of_confounding(fit.counts.batch, design.groups, design.members)
+    drawn = collect(_shares_of_draws(fit := for_intervals(fit), number, seed), design.members)
     shares = drawn._replace(mean=unbiased_shares(fit, design.groups, design.members)) if population else drawn
     return _table(fit, design, shares, np.array([tail, 1 - tail]), seed if population else None)
 

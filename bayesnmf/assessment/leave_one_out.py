@@ -18,6 +18,7 @@ from bayesnmf.data.probabilities import LogProbabilities, log_likelihood
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.results.batches import widened
 from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.checks import check_distribution, check_fit
 from bayesnmf.results.datatree import GIVEN_TOTALS
@@ -181,7 +182,8 @@ class _Cells:
         self.loadings = effective_loadings(fit, self.draws.loadings, self.draws.scale, self.draws.components)
         if self.mask is not None and features is not None:
             self.mask = self.mask.features(features)
-            self.draws = replace(self.draws, components=take_features(self.draws.components, features))
+            own = (take_features(each, features) for each in (self.draws.components, self.draws.factors))
+            self.draws = replace(self.draws, **dict(zip(("components", "factors"), own, strict=True)))
         self.components = fit.counts.exposed_components(self.draws.components, features)
 
     @property
@@ -200,6 +202,8 @@ class _Cells:
         means = np.zeros((self.draws.chains, self.draws.draws, len(chosen)))
         for k in range(self.fit.rank):
             means += self.loadings[:, :, i, k] * self.components[:, :, k, j]
+        if self.draws.factors is not None:
+            means *= self.draws.factors[:, :, self.fit.counts.batch.codes[i], j]
         return self._logs(chosen).at(means)
 
     def _logs(self, chosen: Array) -> LogProbabilities:
@@ -214,6 +218,8 @@ class _Cells:
         """Return log p(count | posterior means) of some cells, and its sum over all cells."""
         i, j = np.divmod(chosen, self.counts.shape[1])
         loadings, components = (side.mean(axis=(0, 1)) for side in (self.loadings, self.components))
+        if (drawn := self.draws.factors) is not None:
+            loadings, components = widened(self.fit.counts.batch.codes, loadings, components, drawn.mean(axis=(0, 1)))
         means = np.einsum("ck,kc->c", loadings[i], components[:, j])
         whole = Counts(self.counts, self.fit.row_names, self.features, mask=self.mask)
         return self._logs(chosen).at(means), log_likelihood(self.noise, whole, loadings, components, given_totals=False)
@@ -291,5 +297,4 @@ def _result(cells: _Cells, chosen: Array, found: tuple[Array, Array, float, floa
 
 
 def _notes(fit: Fit) -> list[str]:
-    notes = [GIVEN_TOTALS] if MODELS[fit.model].given_totals else []
-    return notes + [f"CAUTION {caution}" for caution in cautions_of(fit)]
+    return [GIVEN_TOTALS] * MODELS[fit.model].given_totals + [f"CAUTION {caution}" for caution in cautions_of(fit)]

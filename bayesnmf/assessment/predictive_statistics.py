@@ -18,8 +18,8 @@ from bayesnmf.data.probabilities import share_of_zeros, sum_of_squares, variance
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.kernels.cpu.replication import Misfits, misfits, replicated_statistics
 from bayesnmf.priors.noise import POISSON, Noise
-from bayesnmf.results.estimates import TakeRows
-from bayesnmf.results.record import effective_loadings
+from bayesnmf.results.record import FitRecord, effective_loadings, factors_of_means
+from bayesnmf.results.replication import Replicating
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -133,29 +133,32 @@ class Gathered:
         self.features: list[Array] = []
         self.histograms: list[Array] = []
 
-    def visit(
-        self, drawn: Iterable[tuple[TakeRows, Array]], rng: np.random.Generator, told: Callable[[int], None]
-    ) -> None:
+    def visit(self, drawn: Iterable[Replicating], rng: np.random.Generator, told: Callable[[int], None]) -> None:
         """Draw a replicate at every draw."""
-        for done, (take, components) in enumerate(drawn):
+        for done, each in enumerate(drawn):
             told(done)
-            self.add_replicate(take, components, rng)
+            self.add_replicate(each, rng)
 
-    def add_replicate(self, take: TakeRows, components: Array, rng: np.random.Generator) -> None:
+    def add_replicate(self, drawn: Replicating, rng: np.random.Generator) -> None:
         """Draw one replicate at the means of this draw, part by part."""
-        exposed = np.asarray(self.fit.counts.exposed_components(components), np.float64)
+        take, components, factors = drawn
         seed, found = int(rng.integers(2**63)), []
+
+        def sides(fit: FitRecord, rows: slice) -> tuple[Array, Array]:
+            loadings = effective_loadings(fit, *take(rows), components)
+            left, right = factors_of_means(fit, loadings, components, factors)
+            return np.asarray(left, np.float64), np.asarray(right, np.float64)
+
         if (mask := self.fit.counts.mask) is not None:
-            means = effective_loadings(self.fit, *take(slice(0, self.fit.counts.shape[0])), components)
-            matrix = replicate_of(self.fit, (np.asarray(means, np.float64), exposed), seed)
+            matrix = replicate_of(self.fit, sides(self.fit, slice(0, self.fit.counts.shape[0])), seed)
             self._keep(matrix.sum(axis=1), matrix.sum(axis=0), _small_counts(matrix, mask)[: len(self.observed)])
             return
         for rows, part in self.fit.counts.parts():
-            means = effective_loadings(replace(self.fit, counts=part), *take(rows), components)
             totals = None if self.totals is None else self.totals[rows]
-            sides, noise = (np.asarray(means, np.float64), exposed), self.fit.noise.of_rows(rows)
-            drawn = {"first_row": rows.start, "noise": noise_of_draws(noise, (len(means), exposed.shape[1]))}
-            found.append(replicated_statistics(*sides, totals, len(self.observed), seed, **drawn))
+            own = noise_of_draws(self.fit.noise.of_rows(rows), part.shape)
+            factors_of_part = sides(replace(self.fit, counts=part), rows)
+            bins = len(self.observed)
+            found.append(replicated_statistics(*factors_of_part, totals, bins, seed, first_row=rows.start, noise=own))
         replicated = reduce(add, found)
         self._keep(replicated.row_totals, replicated.feature_totals, replicated.histogram)
 

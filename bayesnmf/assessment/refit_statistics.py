@@ -27,13 +27,14 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import ascend
 from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.sides import with_rates_at
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options import MAP, VI
 from bayesnmf.options.methods import resolve_options
 from bayesnmf.priors.noise import POISSON
 from bayesnmf.priors.values import separate_scale
 from bayesnmf.results.draws import restrict_rows
-from bayesnmf.results.record import FitRecord, effective_loadings
+from bayesnmf.results.record import FitRecord, effective_loadings, factors_of_means
 from bayesnmf.results.replication import draws_to_replicate, number_to_replicate
 from bayesnmf.types import Array
 
@@ -96,8 +97,10 @@ class Refitted:
         loadings = effective_loadings(
             self.fit, *separate_scale(self.state.loadings.value), self.state.components.matrix
         )
-        components = self.fit.counts.exposed_components(self.state.components.matrix)
-        return np.asarray(loadings, np.float64), np.asarray(components, np.float64)
+        counts: Any = with_rates_at(self.problem, self.state).counts
+        components, factors = self.state.components.matrix, getattr(counts, "factors", None)
+        left, right = factors_of_means(self.fit, loadings, components, factors)
+        return np.asarray(left, np.float64), np.asarray(right, np.float64)
 
     def measured(self, threads: int | None) -> Measured:
         """Return the statistics of the counts and of their means."""
@@ -108,9 +111,10 @@ class Refitted:
         counts, rng = self.fit.counts, np.random.default_rng([seed, 2])
         draws = number_to_replicate(self.fit, number)  # if a sampler kept fewer, each makes several replicates
         drawn = chain.from_iterable(draws_to_replicate(self.fit, draws, seed) for _ in range(-(-number // draws)))
-        for take, components in islice(drawn, number):
+        for take, components, factors in islice(drawn, number):
             loadings = effective_loadings(self.fit, *take(slice(0, counts.shape[0])), components)
-            means = np.asarray(loadings, np.float64), np.asarray(counts.exposed_components(components), np.float64)
+            left, right = factors_of_means(self.fit, loadings, components, factors)
+            means = np.asarray(left, np.float64), np.asarray(right, np.float64)
             matrix = replicate_of(self.fit, means, int(rng.integers(2**63)), self.options.threads)
             replicated = self.counts.with_matrix(matrix.astype(counts.dtype, copy=False))
             yield replace(self, problem=replace(self.problem, counts=replicated)).settled(STEPS)
@@ -133,7 +137,9 @@ def _options(fit: FitRecord) -> MAP | VI:
     """Return options of an ascent near the fit, by map if the fit is one, else by vi."""
     given: dict[str, Any] = {"priors": fit.priors, "threads": getattr(fit.options, "threads", None)}
     options: MAP | VI = MAP(basis=fit.options.basis, **given) if isinstance(fit.options, MAP) else VI(**given)
-    resolved: Any = resolve_options(options, plain=fit.noise != POISSON or fit.counts.mask is not None)
+    resolved: Any = resolve_options(
+        options, plain=fit.noise != POISSON or fit.batch is not None or fit.counts.mask is not None
+    )
     return resolved
 
 

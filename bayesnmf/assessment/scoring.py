@@ -22,7 +22,8 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import Mask
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.kernels.cpu.likelihood import cell_rates
-from bayesnmf.results.record import iterate_draws
+from bayesnmf.results.batches import iterate_factors
+from bayesnmf.results.record import factors_of_means, iterate_means
 from bayesnmf.types import Array
 
 MIXED = 1e-6
@@ -102,10 +103,11 @@ def score(fit: Fit, held_out: Counts, frequencies: Array, draws: int, seed: int,
     most = max(draws, most or draws)
     means = _LogMeans(held_out.shape[0], fit.estimate.length(most), fit.estimate.kind == "draws")
     sums, logs = _zeros(held_out), np.zeros(held_out.shape[0])
-    for take, components in fit.estimate.iterate_by_rows(fit, most, seed):
-        exposed = fit.counts.exposed_components(components)
+    drawn = zip(fit.estimate.iterate_by_rows(fit, most, seed), iterate_factors(fit, most, seed), strict=False)
+    for (take, components), factors in drawn:
         for part in _cells(held_out, frequencies):
-            probability = cell_probabilities(part.matrix, part.places, take(part.rows)[0], exposed, part.mask)
+            left, right = factors_of_means(fit, take(part.rows)[0], components, factors, rows=part.rows)
+            probability = cell_probabilities(part.matrix, part.places, left, right, part.mask)
             sums[part.cells] += probability
             weights = part.matrix.data * np.log((1 - MIXED) * probability + part.mixed_in)
             logs[part.rows] = np.bincount(part.places, weights=weights, minlength=part.matrix.shape[0])
@@ -222,7 +224,7 @@ def pit_coverage(fit: Fit, held_out: Counts, draws: int, seed: int, interval: fl
     y = np.asarray(y.todense() if hasattr(y, "todense") else y).ravel()
     totals = held_out.row_totals[i]
     below, at, used = np.zeros(len(cells)), np.zeros(len(cells)), 0
-    for loadings, components in iterate_draws(fit, draws, seed, shares=True):
+    for loadings, components in iterate_means(fit, draws, seed):
         rate_totals = _observed_sums(loadings, components, mask)[i]
         rates = np.einsum("ck,kc->c", loadings[i], components[:, j])
         p = np.divide(rates, rate_totals, out=np.full_like(rates, 1 / m), where=rate_totals > 0)

@@ -247,6 +247,12 @@ def check_effects_asked(asked: bool, options: Any) -> None:
         raise ValueError("--effects needs covariates: give --formula and --covariates, or --covariates of numbers")
 
 
+def check_has_columns(file: Any, name: str) -> None:
+    """Refuse the name of a column of obs for a file that has none."""
+    if not str(file).lower().endswith(".h5ad"):
+        raise ValueError(f"{name} must be a table, .csv or .tsv, unless FILE is an .h5ad file with obs: found {file}")
+
+
 def check_pair_of_numbers(text: str, name: str) -> tuple[int, int]:
     """Return two whole numbers with a comma between them."""
     one, comma, two = text.partition(",")

@@ -25,6 +25,7 @@ from bayesnmf.cli.checks import (
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
 from bayesnmf.cli.names import METHODS, TABLES
 from bayesnmf.cli.shared import (
+    add_batch,
     add_checkpoint,
     add_counts,
     add_covariates,
@@ -69,6 +70,7 @@ def add(command: argparse.ArgumentParser) -> None:
                        "with the names of FILE")  # fmt: skip
     group.add_argument("--weights", metavar="NAME=NUMBER,...",
                        help="how often the counts of matrices count, others once")  # fmt: skip
+    add_batch(group)
     add_exposures(command)
     group = command.add_argument_group("output")
     add_checkpoint(group)
@@ -90,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     seed = check_whole(options.seed, "--seed", 0)
     asked = None if options.rank is None else check_whole(options.rank, "--rank")
     named = {f"--{name}": getattr(options, name) for name in ("out", *PATHS, "anndata")}
-    read = ("fixed_components", "seeds", "covariates", "start", "missing", "row_exposure", "feature_exposure")
+    read = ("fixed_components", "seeds", "covariates", "start", "missing", "batch", "row_exposure", "feature_exposure")
     options.file = files_of(options.file)
     given = (*paths_of(options.file), *(getattr(options, name) for name in read))
     check_one_file(options.file, "--anndata", options.anndata)
@@ -104,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
     settings, noise = settings_of_method(options, method), parse_noise(options.noise, options.dispersion)
     weights = parse_weights(options.weights)
 
-    from bayesnmf.cli.reading import read_cells, read_counts_of, read_covariates, read_exposures
+    from bayesnmf.cli.reading import read_batch, read_cells, read_counts_of, read_covariates, read_exposures
     from bayesnmf.fitting.fit import fit
     from bayesnmf.fitting.known import rank_and_known
     from bayesnmf.inference.status import INTERRUPTED as STOPPED
@@ -113,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
     rank, known = rank_and_known(asked, options.fixed_components)
     check_markers_of_rank(outputs, rank)
     found = fit(counts, options.model, asked if known is None else rank, method, seed=seed, options=settings,
-                noise=noise, weights=weights, fixed_components=known, seeds=options.seeds,
+                noise=noise, weights=weights, fixed_components=known, seeds=options.seeds, batch=read_batch(options),
                 formula=options.formula, covariates=read_covariates(options),
                 missing=read_cells(options.missing, options.transpose), progress=not options.quiet,
                 checkpoint=options.checkpoint, **read_exposures(options))  # fmt: skip

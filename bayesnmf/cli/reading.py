@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
-from bayesnmf.cli.checks import check_two_columns
+from bayesnmf.cli.checks import check_has_columns, check_two_columns
 
 DEFAULT_ROWS = 334
 
@@ -56,6 +57,18 @@ def read_covariates(options: argparse.Namespace) -> Any:
     from anndata import read_h5ad
 
     return read_h5ad(options.file, backed="r").obs
+
+
+def read_batch(options: argparse.Namespace) -> Any:
+    """Return the batches of samples by name: a column of the obs of the .h5ad FILE, or that of a table."""
+    if options.batch is None or Path(options.batch).suffix:
+        return options.batch and read_column(options.batch, "--batch").to_dict()
+    check_has_columns(options.file, "--batch")
+    from anndata import read_h5ad
+
+    from bayesnmf.data.batches import column_of
+
+    return column_of(options.batch, read_h5ad(options.file, backed="r")).to_dict()
 
 
 def read_column(path: str, name: str) -> Any:

@@ -77,6 +77,13 @@ def add_covariates(group: Group) -> None:
                        help="table with the name of each row and its covariates: .csv, .tsv")  # fmt: skip
 
 
+def add_batch(group: Group) -> None:
+    """Add the batches of samples."""
+    group.add_argument("--batch", metavar="FILE or COLUMN",
+                       help="batch of each sample: a table with name and label, or a column of an .h5ad file's obs; "
+                       "features get a factor in each batch")  # fmt: skip
+
+
 def add_seed(group: Group) -> None:
     """Add the seed."""
     group.add_argument("--seed", default="0", metavar="N", help="seed of all random numbers (default: %(default)s)")

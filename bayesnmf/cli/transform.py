@@ -7,7 +7,7 @@ import argparse
 from bayesnmf.cli.checks import TABLE_SUFFIXES, check_outputs, check_suffix, check_whole, files_of, paths_of
 from bayesnmf.cli.codes import SUCCESS
 from bayesnmf.cli.names import FORMATS, TABLES
-from bayesnmf.cli.shared import add_printing, add_reading, add_seed
+from bayesnmf.cli.shared import add_batch, add_printing, add_reading, add_seed
 
 HELP = "loadings of new samples, given the components of a fit"
 DESCRIPTION = (
@@ -29,6 +29,7 @@ def add(command: argparse.ArgumentParser) -> None:
     group.add_argument("--row-exposure", metavar="FILE", help="table with the name and the exposure of each row")
     group.add_argument("--covariates", metavar="FILE",
                        help="table with the name and the covariates of each row, if the fit had some")  # fmt: skip
+    add_batch(group)
     group = command.add_argument_group("output")
     group.add_argument("--out", default="loadings.csv", metavar="PATH",
                        help=f"table of the loadings, {TABLES}, or .nc or .zarr for a fit with its posterior "
@@ -41,12 +42,12 @@ def run(options: argparse.Namespace) -> int:
     """Read, project, write and print."""
     seed = check_whole(options.seed, "--seed", 0)
     options.file = files_of(options.file)
-    read = (options.fit, *paths_of(options.file), options.row_exposure, options.covariates)
+    read = (options.fit, *paths_of(options.file), options.row_exposure, options.covariates, options.batch)
     outputs = check_outputs({"--out": options.out}, (), read)
     out = outputs["--out"]
     check_suffix(out, "--out", (*TABLE_SUFFIXES, ".nc", ".zarr"))
 
-    from bayesnmf.cli.reading import read_counts_of, read_covariates, read_exposures
+    from bayesnmf.cli.reading import read_batch, read_counts_of, read_covariates, read_exposures
     from bayesnmf.cli.writing import about_fit, finish, write_table
     from bayesnmf.fitting.fitted import load
     from bayesnmf.results.thinning import loadings_table
@@ -54,7 +55,8 @@ def run(options: argparse.Namespace) -> int:
     fit = load(options.fit)
     counts, _ = read_counts_of(options)
     covariates = read_covariates(options) if options.covariates or fit.priors.loadings.has_effects else None  # type: ignore[union-attr]
-    found = fit.project(counts, **read_exposures(options, ("row",)), covariates=covariates, seed=seed)
+    more = {"covariates": covariates, "batch": read_batch(options), "seed": seed}
+    found = fit.project(counts, **read_exposures(options, ("row",)), **more)
 
     def write() -> None:
         if out.suffix in (".nc", ".zarr"):

@@ -45,6 +45,8 @@ class Counts:
         Exposure c_j > 0 of every feature, in the same way.
     mask : Mask or None
         Cells that are missing, where the matrix has no counts; None is no cell.
+    batch : Batches or None
+        Batch of every sample (`bayesnmf.data.batches`).
     """
 
     matrix: csr_array
@@ -53,6 +55,7 @@ class Counts:
     row_exposure: np.ndarray | None = None
     feature_exposure: np.ndarray | None = None
     mask: Mask | None = None
+    batch: Any = None
 
     in_memory: ClassVar[bool] = True
 
@@ -217,13 +220,14 @@ class Counts:
     def rows(self, index: Any) -> Counts:
         """Return the rows at positions, a slice or where a boolean mask is True, with their names and exposures."""
         chosen = np.atleast_1d(np.arange(self.shape[0])[index])
-        return replace(
-            self,
-            matrix=self.matrix[chosen],
-            row_names=self.row_names[chosen],
-            row_exposure=None if self.row_exposure is None else self.row_exposure[chosen],
-            mask=None if self.mask is None else self.mask.rows(chosen),
-        )
+        return replace(self, matrix=self.matrix[chosen], **self.of_rows(chosen))
+
+    def of_rows(self, index: Any) -> dict[str, Any]:
+        """Return what belongs to some rows beside their counts: names, exposures, missing cells and batches."""
+        own = {name: getattr(self, name) for name in ("mask", "batch")}
+        exposure = None if self.row_exposure is None else self.row_exposure[index]
+        parts = {name: each and each.rows(index) for name, each in own.items()}
+        return {"row_names": self.row_names[index], "row_exposure": exposure, **parts}
 
     def block(self, first: int, last: int) -> Counts:
         """Return the rows from `first` to `last` (excluded), in memory shared with these counts."""
@@ -231,9 +235,7 @@ class Counts:
         inside = slice(starts[0], starts[-1])
         arrays = (self.matrix.data[inside], self.matrix.indices[inside], starts - starts[0])
         view = csr_array(arrays, shape=(last - first, self.shape[1]))
-        exposure = None if self.row_exposure is None else self.row_exposure[first:last]
-        mask = None if self.mask is None else self.mask.rows(slice(first, last))
-        part = replace(self, matrix=view, row_names=self.row_names[first:last], row_exposure=exposure, mask=mask)
+        part = replace(self, matrix=view, **self.of_rows(slice(first, last)))
         vars(part)["row_totals"] = self.row_totals[first:last]  # where the cached property stores its value
         return part
 

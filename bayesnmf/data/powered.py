@@ -42,7 +42,8 @@ class PoweredCounts(WrappedCounts):
         """Return counts with their likelihood to this power."""
         exposure, scaled = power * np.broadcast_to(counts.row_factor[:, 0], counts.shape[:1]), counts.times(power)
         names = counts.row_names, counts.feature_names
-        return cls(scaled.matrix, *names, exposure, counts.feature_exposure, counts.mask, scaled, power)
+        more: Any = {"scaled": scaled, "power": power}
+        return cls(scaled.matrix, *names, exposure, counts.feature_exposure, counts.mask, **more)
 
     @property
     def inner(self) -> Any:
@@ -53,7 +54,8 @@ class PoweredCounts(WrappedCounts):
         """Return the same power around other scaled counts, or around some rows of these."""
         exposure, names = self.row_exposure, (inner.row_names, inner.feature_names)
         exposure = exposure if rows is None or exposure is None else exposure[rows]
-        return PoweredCounts(inner.matrix, *names, exposure, inner.feature_exposure, inner.mask, inner, self.power)
+        more: Any = {"scaled": inner, "power": self.power}
+        return PoweredCounts(inner.matrix, *names, exposure, inner.feature_exposure, inner.mask, **more)
 
     @cached_property
     def log_factorial(self) -> float:

@@ -79,7 +79,8 @@ class RatedCounts(DispersedCounts):
     def of(cls, plain: Counts, noise: NegativeBinomial, learned: bool, given_totals: bool) -> Self:
         """Return counts with this noise, without rates."""
         names, given = (plain.row_names, plain.feature_names), (plain.row_exposure, plain.feature_exposure)
-        return cls(plain.matrix, *names, *given, plain.mask, plain, noise, learned, given_totals)
+        more: Any = {"plain": plain, "noise": noise, "learned": learned, "given_totals": given_totals}
+        return cls(plain.matrix, *names, *given, plain.mask, **more)
 
     def with_rates(self, lost: Array, ceilings: Array, state: Any = None, gain: float = 0.0) -> Self:
         """Return the same counts with rates: shares (n, m) that cells lack of the ceilings (n,) of their rows."""
@@ -89,6 +90,17 @@ class RatedCounts(DispersedCounts):
         if "log_sizes" in vars(self):  # which no rate changes
             vars(made)["log_sizes"] = self.log_sizes
         return made
+
+    @property
+    def to_start_from(self) -> Counts:
+        """The counts that a start is made from."""
+        plain: Counts = self.plain
+        return plain
+
+    @property
+    def rated(self) -> Any:
+        """Matrix of the counts that have rates of their own."""
+        return self.matrix
 
     def cells(self, rows: slice) -> tuple[Array, Array | None]:
         """Return the counts of some rows, (rows, m), and which cells are missing, if any can be."""
@@ -104,7 +116,7 @@ class RatedCounts(DispersedCounts):
 
     def sums_of_sizes(self, dispersions: Array) -> Array:
         """Return ΣL, Σ(x − W) and Σ(x − 2W + V) at λ = 1 of each row, or feature if the dispersions are theirs."""
-        matrix: csr_array = self.transposed if self.noise.by_feature else self.matrix
+        matrix: csr_array = self.transposed if self.noise.by_feature else self.rated
         ones, s = [np.ones((length, 1)) for length in matrix.shape], self.noise.of_lines(dispersions)
         return cluster_sums(matrix, ones[0], ones[1].T, (np.broadcast_to(s, len(ones[0])).copy(), None))
 

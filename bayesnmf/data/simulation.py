@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
 from bayesnmf.checks import check_count, check_instance, check_rank, check_size
+from bayesnmf.data.batches import check_totals_free, with_batch
 from bayesnmf.data.checks import check_drawable, check_noise_of_draws, check_totals
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.checks import check_has_formula
@@ -34,6 +35,7 @@ from bayesnmf.types import Array
 
 MEAN_TOTAL = 200.0
 LARGEST_DENSE = 2 * 2**30
+SHAPE = 10.0  # of factors of batches
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,6 +55,8 @@ class Simulation:
         Priors that the parameters were drawn from, with defaults filled in.
     noise : Poisson or NegativeBinomial
         Noise that the counts were drawn with.
+    batch_factors : ndarray (B, m) or None
+        Factors of batches and features.
     """
 
     counts: Counts
@@ -62,6 +66,7 @@ class Simulation:
     model: str
     priors: Priors
     noise: Noise = POISSON
+    batch_factors: Array | None = None
 
     @property
     def rank(self) -> int:
@@ -71,7 +76,8 @@ class Simulation:
     @property
     def means(self) -> Array:
         """Expected counts (n, m), given the row totals under dirichlet_poisson."""
-        return effective(self) @ self.counts.exposed_components(self.components)
+        means = effective(self) @ self.counts.exposed_components(self.components)
+        return means if self.batch_factors is None else means * self.batch_factors[self.counts.batch.codes]
 
     def __repr__(self) -> str:
         noise = "" if self.noise == POISSON else f", {self.noise!r}"
@@ -98,6 +104,7 @@ def simulate(
     effects: ArrayLike | None = None,
     noise: str | Noise | Mapping[str, str | Noise] = "poisson",
     totals: ArrayLike | None = None,
+    batch: Any = None,
     row_exposure: ArrayLike | None = None,
     feature_exposure: ArrayLike | None = None,
     seed: int = 0,
@@ -121,8 +128,8 @@ def simulate(
     totals : float or array_like (n,), optional
         Under dirichlet_poisson, the row totals, whole numbers. Otherwise one number, the mean row total for the default
         prior of the loadings, by default 200; not allowed with `priors.loadings`, which already sets the scale.
-    row_exposure, feature_exposure : array_like (n,) and (m,), optional
-        Exposures as for `bayesnmf.fit`; the counts carry them to a fit.
+    batch, row_exposure, feature_exposure : optional
+        As for `bayesnmf.fit`, to which the counts carry them; factors of batches have shape 10 if none is given.
     seed : int
 
     Returns
@@ -146,8 +153,7 @@ def simulate(
     rng = np.random.default_rng(check_count(seed, "seed", minimum=0))
     check_size(8 * n * m, LARGEST_DENSE, "the counts", "simulate fewer rows at a time")
     check_size(8 * rank * (n + m), LARGEST_DENSE, f"loadings and components of rank {rank}", "lower rank")
-    given = Priors() if priors is None else priors
-    check_instance(given, Priors, "priors")
+    check_instance(given := Priors() if priors is None else priors, Priors, "priors")
     exposed = with_exposures(_empty_counts(n, sizes), row_exposure, feature_exposure)
     check_noise_of_draws(noise := noise_for(noise, exposed), (n, m), MODELS[model].given_totals)
     row_totals = check_totals(totals, n, MODELS[model].given_totals, given.loadings is None, MEAN_TOTAL)
@@ -158,10 +164,11 @@ def simulate(
     value: Any = filled.loadings.broadcast((n, rank)).draw(rng)  # type: ignore[union-attr]
     components: Any = filled.components.broadcast((rank, m)).draw(rng)  # type: ignore[union-attr]
     means = exposed.exposed_loadings(matrix(value)) @ exposed.exposed_components(components)
+    exposed, factors, means = _with_factors(exposed, batch, means, MODELS[model].given_totals, rng)
     drawn = _drawn(noise, means, row_totals if MODELS[model].given_totals else None, rng)
     counts = exposed.with_matrix(csr_array(drawn.astype(np.float64)))
     loadings, scale = separate_scale(value)
-    return Simulation(counts, loadings, components, scale, model, filled, noise)
+    return Simulation(counts, loadings, components, scale, model, filled, noise, factors)
 
 
 def _with_own(given: Priors, model: str, exposed: Counts, rank: int, totals: Array) -> Priors:
@@ -186,6 +193,19 @@ def _empty_counts(n: int, sizes: Mapping[str, int]) -> Counts:
     """Return counts of 0, of one matrix without a name or of several."""
     parts = {name: Counts(csr_array((n, m)), np.arange(n), np.arange(m)) for name, m in sizes.items()}
     return parts[""] if "" in parts else joined(parts)
+
+
+def _with_factors(
+    exposed: Counts, batch: Any, means: Array, given_totals: bool, rng: np.random.Generator
+) -> tuple[Counts, Array | None, Array]:
+    """Return counts with batches, factors drawn for them, None without batches, and the means with these factors."""
+    if batch is None:
+        return exposed, None, means
+    check_totals_free(given_totals)
+    found = with_batch(exposed, batch)
+    a = found.batch.shape or SHAPE
+    factors = rng.gamma(a, 1 / a, (found.batch.number, exposed.shape[1]))
+    return found, factors, means * factors[found.batch.codes]
 
 
 def _drawn(noise: Noise, means: Array, totals: Array | None, rng: np.random.Generator) -> Array:

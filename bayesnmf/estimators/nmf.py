@@ -118,25 +118,25 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self.noise, self.missing, self.seeds, self.formula = noise, missing, seeds, formula
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, covariates: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, covariates: Any = None, batch: Any = None) -> Self:
         """Fit the model to counts X, (n, m), which may be a path or `Blocks`; y is ignored.
 
-        `covariates` of the rows are those of `bayesnmf.fit`, and can be routed as metadata. Errors are those there.
+        `covariates` and `batch` of the rows are those of `bayesnmf.fit`, and can be routed as metadata; so are errors.
         """
         counts = self._counts(X, reset=True)
         options = self._options(dtype=counts.dtype.name)
         for name in ("_stream", "_block"):
             self.__dict__.pop(name, None)
         given: Any = {"seed": self._seed(), "options": options, "noise": self.noise, "seeds": self.seeds}
-        given |= {"formula": self.formula, "covariates": covariates}
+        given |= {"formula": self.formula, "covariates": covariates, "batch": batch}
         found = fit(counts, self.model, self.n_components, self.method, **given)
         self._fit: Fit | None = found
         self.components_, self.n_components_, self.n_iter_ = found.components, found.rank, found.status.iterations
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, covariates: Any = None) -> Array:
+    def fit_transform(self, X: Any, y: Any = None, covariates: Any = None, batch: Any = None) -> Array:
         """Fit the model to counts X, and return ``transform(X)``; y is ignored."""
-        return self.fit(X, covariates=covariates).transform(X, covariates)
+        return self.fit(X, covariates=covariates, batch=batch).transform(X, covariates, batch)
 
     @available_if(lambda self: self.method == "vi")
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -162,12 +162,12 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self.n_iter_ = self._stream.steps
         return self
 
-    def transform(self, X: Any, covariates: Any = None) -> Array:
+    def transform(self, X: Any, covariates: Any = None, batch: Any = None) -> Array:
         """Return the loadings of rows X, (n, K), given the components: proportions under LDA, counts otherwise.
 
-        After a fit with covariates, those of these rows are needed.
+        After a fit with covariates or batches, those of these rows are needed.
         """
-        return self._projected(self._counts(X), covariates=covariates).loadings
+        return self._projected(self._counts(X), covariates=covariates, batch=batch).loadings
 
     def inverse_transform(self, X: Any) -> Array:
         """Return loadings X, (n, K), times the components, (n, m): expected counts, or their shares under LDA.
@@ -180,7 +180,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         values = np.asarray(found.values)
         return (values if places is None else values[:, places]) @ self.components_
 
-    def score(self, X: Any, y: Any = None, covariates: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, covariates: Any = None, batch: Any = None) -> float:
         """Return the mean log-probability, in nats, of one half of each row's counts given the other half.
 
         Every count of a row falls in one of the halves by chance; the split depends on the counts of the row alone. So
@@ -192,7 +192,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         if not counts.is_integer:
             warn_of_data("X must be whole numbers for a score: parts of counts are never held out; round them")
         seen, held_out = completed(counts)
-        projected = self._projected(seen, 0.5, covariates)
+        projected = self._projected(seen, 0.5, covariates=covariates, batch=batch)
         return score(projected, held_out, background(self.fit_.counts), SCORE_DRAWS, 0, MOST_SCORE_DRAWS).per_count
 
     def perplexity(self, X: Any, covariates: Any = None) -> float:
@@ -265,10 +265,10 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             self._feature_labels = counts.feature_names
         return in_feature_order(counts, self._feature_labels, "X", "estimator")
 
-    def _projected(self, counts: Counts, keep: float = 1.0, covariates: Any = None) -> Fit:
+    def _projected(self, counts: Counts, keep: float = 1.0, **of_rows: Any) -> Fit:
         if "_stream" in vars(self):
             return self._stream.result(counts)
-        return for_thinned(self.fit_, keep).project(counts, covariates=covariates)
+        return for_thinned(self.fit_, keep).project(counts, **of_rows)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

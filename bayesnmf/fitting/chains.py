@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.data.batched import SHAPE
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.closed_form import fit_closed_form
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem, start_state
 from bayesnmf.inference import alignment
+from bayesnmf.inference.group_means import sums_of_means
 from bayesnmf.inference.problem import State
 from bayesnmf.inference.sampling.draws_on_disk import DrawsOnDisk
 from bayesnmf.inference.status import INTERRUPTED, Status
@@ -20,6 +22,7 @@ from bayesnmf.options.methods import resolve_options
 from bayesnmf.priors.log_linear import EFFECTS, SHAPES
 from bayesnmf.priors.pair import movable_components, replace_sides
 from bayesnmf.priors.values import Value, separate_scale
+from bayesnmf.results.batches import FittedBatches
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.mixing import UNJUDGED, judged_parts, mixing, mixing_verdict
 from bayesnmf.results.record import DISPERSION, FitRecord
@@ -69,7 +72,7 @@ def fit_of_draws(
     dispersions, whose means are those of the fit's noise. Ctrl-C while chains are judged ends the fit with all of its
     draws, with the status not converged.
     """
-    value, components = draws
+    value, components, *factors = draws
     draws.clear()  # matched draws are copies, so the memory of these can be freed
     try:
         matched = matched_draws(job, value, components, statistics)
@@ -95,9 +98,21 @@ def fit_of_draws(
         status=Status(mixed and not interrupted, reason, log_joint.size),
         diagnostics={**diagnostics, **switching, **found},
         statistics=statistics,
-        estimate=posterior,
+        estimate=replace(posterior, factors=factors[0]) if factors else posterior,
     )
+    if factors:
+        fit = replace(fit, batch=batches_of_draws(fit, job.counts))
     return with_mean_effects(with_mean_dispersion(fit, job.counts))
+
+
+def batches_of_draws(fit: FitRecord, counts: Any) -> FittedBatches:
+    """Return the factors of batches given the means of drawn loadings, components and shapes."""
+    drawn = (fit.statistics or {}).get(SHAPE)
+    shape = counts.shape_of_factors if drawn is None else float(drawn.mean())
+    means = sums_of_means(counts, fit.expected_loadings, fit.exposed_components)[:, :-1]
+    return FittedBatches(
+        counts.batches.names, shape, (counts.rated.toarray() + shape) / (means + shape), None, drawn is not None
+    )
 
 
 def with_mean_dispersion(fit: FitRecord, counts: Counts) -> FitRecord:
@@ -115,6 +130,8 @@ def statistics_of(chains: list[list[dict[str, Array]]], counts: Counts) -> dict[
     dispersed: Any = counts
     if DISPERSION in found and dispersed.noise.by is None:
         found[DISPERSION] = found[DISPERSION][:, :, 0]
+    if SHAPE in found:
+        found[SHAPE] = found[SHAPE][:, :, 0]
     return found or None
 
 

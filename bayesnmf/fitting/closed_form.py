@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.data.batched import BatchedCounts
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
+from bayesnmf.inference.ascent.batch_scales import BatchLearner
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Extrapolated, Steps, ascend, plain_steps
 from bayesnmf.inference.ascent.course import WINDOW, Schedule
 from bayesnmf.inference.ascent.kkt import checked_status, least_gradient
@@ -32,6 +34,7 @@ from bayesnmf.options.methods import varied_start
 from bayesnmf.priors import Priors
 from bayesnmf.priors.pair import replace_sides
 from bayesnmf.priors.values import separate_scale
+from bayesnmf.results.batches import factors_at
 from bayesnmf.results.estimates import Point, VariationalPosterior
 from bayesnmf.results.record import FitRecord
 
@@ -180,7 +183,9 @@ def _ascent_of_options(job: Job, problem: Problem, devices: list[Any], rng: np.r
         return partial(minibatch_ascent, batching=batching_of(options), rng=rng)
     learned = {*getattr(options, "learn", ()), *(["loadings"] if problem.loadings_prior.has_effects else [])}
     learn: Any = prior_learner(sorted(learned)) if learned else None
-    if getattr(problem.counts, "learned", False):
+    if isinstance(problem.counts, BatchedCounts):
+        learn = BatchLearner(options.threads, learn)
+    elif getattr(problem.counts, "learned", False):
         learn = DispersionLearner(options.threads, learn)
     climb = partial(ascend, steps=steps_of(problem, options, schedule_of(options)), learn=learn)
     if not devices:
@@ -245,6 +250,7 @@ def fit_of_ascent(job: Job, ascent: Ascent, diagnostics: dict[str, float] | None
         diagnostics=diagnostics or {},
         noise=getattr(ascent.problem.counts, "noise", job.noise),
         estimate=estimate,
+        batch=factors_at(ascent.problem, state) if isinstance(ascent.problem.counts, BatchedCounts) else None,
     )
 
 

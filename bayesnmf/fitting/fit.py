@@ -10,17 +10,19 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import check_choice, check_rank, check_seed, seed_or_new
+from bayesnmf.data.batches import served_with_batch, with_batch
 from bayesnmf.data.blocks.opening import open_counts, open_several
 from bayesnmf.data.checks import check_start_has_seeds
 from bayesnmf.data.conversion import as_counts, is_several
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.covariates.reading import Covariates, read_given
+from bayesnmf.data.covariates.reading import read_given
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.joining import noise_of_matrices
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import with_names
 from bayesnmf.data.seeds import Seeds
 from bayesnmf.data.several import SeveralCounts
+from bayesnmf.fitting.batched import run_with_batch
 from bayesnmf.fitting.checkpointing import EACH, run_kept, seed_of
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.intervals import NEEDED, check_intervals, with_named_intervals
@@ -57,6 +59,7 @@ def fit(
     observed: Any = None,
     missing: Any = None,
     weights: Mapping[str, float] | None = None,
+    batch: Any = None,
     row_exposure: Any = None,
     feature_exposure: Any = None,
     row_names: Any = None,
@@ -91,8 +94,8 @@ def fit(
         What loadings depend on, as "~ age + treatment", or all columns; of AnnData ``obs`` (docs/covariates.md).
     noise : {"poisson", "nb1", "nb2", "quasi"}, NegativeBinomial or Quasi, or a mapping from matrices to these
         Noise of counts that vary more than Poisson counts: negative binomial, or intervals widened (docs/noise.md).
-    observed, missing, weights : booleans (n, m), "nan" or "zeros"; mapping of matrices to numbers; optional
-        Where somebody counted, or nobody did: NaN, zeros (`bayesnmf.data.missing`); how often matrices count.
+    observed, missing, weights, batch : booleans (n, m), "nan", "zeros"; numbers of matrices; labels (n,) or Batch
+        Where somebody counted, or nobody did (`bayesnmf.data.missing`); how often matrices count; see docs/batches.md.
     row_exposure, feature_exposure : array, mapping or Series (n,) and (m,), optional
         They multiply expected counts: of samples not under dirichlet_poisson, of features for Gamma components.
     row_names, feature_names, layer, feature_labels : optional
@@ -121,7 +124,7 @@ def fit(
         data, cells = _read(counts, options, weights, (observed, missing), (layer, feature_labels), report)
         own = _own_noise(asked, data)
         data = _with_given(data, (row_names, feature_names), (row_exposure, feature_exposure), cells)
-        given = given._replace(covariates=_covariates_of(formula, covariates, counts, data))
+        data, given = _of_rows(data, given, counts, (batch, formula, covariates))
         options = served_options(_resolved(options, model, method, data, (rank, given), own), own, method, data)
         job = Job(data, model, rank, method, seed, with_own_start(options, data), report, own)
         record = _run(job, kept, given.seeds)
@@ -153,11 +156,14 @@ def _kept_and_seed(checkpoint: Any, seed: int | None) -> tuple[Checkpoint | None
     return kept, seed_or_new(seed) if kept is None else seed_of(check_seed(seed), kept)
 
 
-def _covariates_of(formula: str | None, covariates: Any, counts: Any, data: Counts) -> Covariates | None:
-    """Return the design of the rows of counts; None if neither a formula nor covariates are given."""
+def _of_rows(data: Counts, given: Beforehand, source: Any, parts: tuple[Any, Any, Any]) -> tuple[Counts, Beforehand]:
+    """Return counts with batches of their rows, and what is given, with the covariates of these, if there are some."""
+    batch, formula, covariates = parts
+    if batch is not None:
+        data = with_batch(data, batch, source)
     if formula is None and covariates is None:
-        return None
-    return read_given(formula, covariates, counts, data.row_names)
+        return data, given
+    return data, given._replace(covariates=read_given(formula, covariates, source, data.row_names))
 
 
 def _read(
@@ -197,19 +203,20 @@ def _resolved(options: Any, model: str, method: str, data: Counts, parts: tuple[
     priors = resolve_priors(model, data, rank, options.priors, given, METHODS[method].default_shapes)
     if given.seeds is not None:
         check_start_has_seeds(getattr(options, "start", None), given.seeds)
-    plain = data.mask is not None or not allows_regression(noise, priors)
+    plain = data.mask is not None or data.batch is not None or not allows_regression(noise, priors)
     resolved = resolve_options(replace(options, priors=priors), bool(data.rows_held), plain)
     if getattr(resolved, "draws", None) == "auto":
         resolved = with_draws(resolved, rank, data)
     check_combination(model, method, rank, data, resolved)
     if getattr(resolved, "intervals", None) in NEEDED:
         check_intervals(resolved, data, rank)
-    return resolved
+    return resolved if data.batch is None else served_with_batch(resolved, method, model, noise, data)
 
 
 def _run(job: Job, kept: Checkpoint | None, seeds: Seeds | None) -> FitRecord:
     """Run a job, with a noise, in a folder that keeps it, and with intervals, where these are asked for."""
     run = METHODS[job.method].run if job.noise == POISSON else run_with_noise
+    run = run if job.counts.batch is None else run_with_batch
     found = run(job) if kept is None and EACH.get() is None else run_kept(run, job, kept)
     found = found if seeds is None else with_names_of_seeds(found, seeds)
     return with_named_intervals(found, job.report) if getattr(job.options, "intervals", None) in NEEDED else found

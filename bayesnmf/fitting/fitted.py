@@ -81,6 +81,8 @@ class Fit(FitRecord):
         Draws beside q, from which intervals are read (`with_intervals`): a kind, ``draws``, and R-hat of their chain.
     noise : Poisson, NegativeBinomial or Quasi
         Distribution of the counts around their means, with the dispersion that was estimated.
+    batch : FittedBatches or None
+        Factors of batches (`batch_factors`): names, shape of the prior, and means (B, m).
     """
 
     def __repr__(self) -> str:
@@ -113,6 +115,7 @@ class Fit(FitRecord):
         row_exposure: Any = None,
         observed: Any = None,
         missing: Any = None,
+        batch: Any = None,
         layer: str | None = None,
         feature_labels: str | None = None,
         covariates: Any = None,
@@ -125,12 +128,14 @@ class Fit(FitRecord):
         then be whole numbers. Features are matched by name if both have names: those that the new samples lack are
         missing cells, and those that the fit lacks are left out, with a DataWarning; counts on disk must have the
         features of the fit, in its order. Of several matrices, a mapping may have one or more. A fit with
-        `row_exposure` or `covariates` needs those of the new samples (of AnnData, `covariates` are ``obs``).
-        `observed`, `missing`, `layer` and `feature_labels` are those of `bayesnmf.fit`. Raises TypeError or ValueError
-        for what `fit` would refuse, or no feature of the fit.
+        `row_exposure`, `covariates` or batches needs those of the new samples (of AnnData, `covariates` are ``obs``);
+        factors of a batch that the fit does not have are 1, with a DataWarning. `observed`, `missing`, `layer` and
+        `feature_labels` are those of `bayesnmf.fit`. Raises TypeError or ValueError for what `fit` would refuse, or no
+        feature of the fit.
         """
         cells = {"observed": observed, "missing": missing, "layer": layer, "feature_labels": feature_labels}
-        return self.project(counts, row_exposure=row_exposure, covariates=covariates, seed=seed, **cells).loadings
+        more = {"row_exposure": row_exposure, "covariates": covariates, "batch": batch, "seed": seed}
+        return self.project(counts, **more, **cells).loadings
 
     def project(
         self,
@@ -139,13 +144,14 @@ class Fit(FitRecord):
         row_exposure: Any = None,
         observed: Any = None,
         missing: Any = None,
+        batch: Any = None,
         layer: str | None = None,
         feature_labels: str | None = None,
         covariates: Any = None,
         seed: int = 0,
     ) -> Fit:
         """Return the fit of new samples with the components fixed; parameters and errors as for `transform`."""
-        how = row_exposure, seed, observed, missing, layer, feature_labels, covariates
+        how = row_exposure, seed, observed, missing, batch, layer, feature_labels, covariates
         return Fit.of(projection.project(self, counts, *how))
 
     def expected(
@@ -219,6 +225,12 @@ class Fit(FitRecord):
         parameters as cells.
         """
         return dispersion(self)
+
+    def batch_factors(self, interval: float = 0.9) -> pd.DataFrame:
+        """Return mean, lower and upper of the factor of each batch and feature; `bayesnmf.results.batch_factors`."""
+        from bayesnmf.results.batch_factors import batch_factors
+
+        return batch_factors(self, interval)
 
     def allocations(self, rows: Iterable[Any] | None = None) -> Array:
         """Return expected allocations S_ikj, (rows, K, m), in counts; their sum over components equals the counts.

@@ -74,11 +74,13 @@ def _stack_draws(job: Job, chains: list[list[Any]], length: int) -> list[Any]:
     counts: Any = job.counts
     if not counts.rows_held:
         rows = DrawsOnDisk([[draw[0] for draw in draws[:length]] for draws in chains], counts)
-        return [rows, np.stack([[draw[1] for draw in draws[:length]] for draws in chains])]
+        others = range(1, len(chains[0][0]))
+        return [rows, *(np.stack([[draw[part] for draw in draws[:length]] for draws in chains]) for part in others)]
+    parts = range(len(chains[0][0]))  # both sides, and factors of batches if there are any
     for draws in chains:
-        values.append([stack_values([draw[side] for draw in draws[:length]]) for side in (0, 1)])
+        values.append([stack_values([draw[part] for draw in draws[:length]]) for part in parts])
         draws.clear()
-    return [stack_values([chain[side] for chain in values]) for side in (0, 1)]
+    return [stack_values([chain[part] for chain in values]) for part in parts]
 
 
 def schedules_of(job: Job) -> list[Schedule]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from bayesnmf.checks import check_count
 from bayesnmf.data.annotated import is_annotated
+from bayesnmf.data.batches import with_known_batch
 from bayesnmf.data.blocks.checks import check_read, check_room_for_rows
 from bayesnmf.data.blocks.opening import open_counts, open_several
 from bayesnmf.data.checks import check_new_exposure
@@ -39,6 +40,7 @@ from bayesnmf.priors.specification import MODELS, PARAMETER, stated_components
 from bayesnmf.priors.values import separate_scale, stack_values
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.record import HELD, FitRecord
+from bayesnmf.types import Array
 
 MAX_ITER, TOL = 2000, 1e-8
 COMPONENT_DRAWS = 200
@@ -54,6 +56,7 @@ def project(
     seed: int,
     observed: Any = None,
     missing: Any = None,
+    batch: Any = None,
     layer: str | None = None,
     feature_labels: str | None = None,
     covariates: Any = None,
@@ -80,6 +83,8 @@ def project(
         Seed of the Gibbs sweeps.
     observed, missing : array, sparse matrix or word, optional
         Missing cells, as for `bayesnmf.fit`.
+    batch : list, mapping, Series, Batch or str, optional
+        Batches of the new samples, needed if the fit has batches, whose factors are held as they are.
     layer, feature_labels : str, optional
         Layer and names of features of AnnData, as for `bayesnmf.fit`.
     covariates : DataFrame, mapping of columns or array, optional
@@ -90,7 +95,7 @@ def project(
     if covariates is None and fit.priors.loadings.has_effects and is_annotated(counts):  # type: ignore[union-attr]
         covariates = counts.obs
     data = of_features(_opened(counts, (observed, missing), (layer, feature_labels), fit.counts.dtype), fit.counts)
-    data = with_exposures(data, row_exposure)
+    data = with_known_batch(with_exposures(data, row_exposure), batch, fit.counts.batch, counts)
     check_total(data)
     check_new_exposure(fit.counts, data)
     data = data.with_exposure(data.row_exposure, fit.counts.feature_exposure)
@@ -98,6 +103,8 @@ def project(
     fit = with_covariates_of_rows(fit, covariates, data.row_names)
     noise, totals = noise_of_new_rows(fit, data), MODELS[fit.model].given_totals
     working = working_counts(data, noise, given_totals=totals, components=fit.priors.components)
+    factors = None if fit.batch is None else fit.batch.of_names(data.batch.names)
+    working = working if factors is None else factors.around(working, held=True)
     if fit.estimate.kind == "draws":
         check_read(data, "draws of their loadings are kept in memory")
         check_integer_counts(data, "transform with posterior draws", "round them, or use a fit by method='vi'")
@@ -107,8 +114,8 @@ def project(
     prior: Any = fit.priors.loadings
     if prior.has_effects:  # what is left of it is the prior of these rows
         result = replace(result, priors=replace_sides(fit.priors, loadings=prior.of_new_rows(fit.loadings)))
-    named = fit.component_names
-    return replace(result, counts=data, noise=noise, component_names=named, seconds=time.perf_counter() - started)
+    more: Any = {"component_names": fit.component_names, "batch": factors}
+    return replace(result, counts=data, noise=noise, seconds=time.perf_counter() - started, **more)
 
 
 def _opened(counts: Any, cells: tuple[Any, Any], labels: tuple[Any, Any], dtype: Any) -> Counts:
@@ -148,6 +155,15 @@ def components_of(fit: FitRecord) -> Side:
     return Mode(estimated=fit.priors.components == PARAMETER).at(prior, np.asfortranarray(fit.components))
 
 
+def factors_of_draws(posterior: Draws, data: Counts, chosen: Array) -> Array | None:
+    """Return the factors of chosen draws, (draws, B, m), with 1 for batches that the fit does not have."""
+    if posterior.factors is None:
+        return None
+    found = posterior.factors.reshape(-1, *posterior.factors.shape[2:])[chosen]
+    new = np.ones((len(found), data.plain.batch.number - found.shape[1], found.shape[2]))  # type: ignore[attr-defined]
+    return np.concatenate([found, new], axis=1)
+
+
 def _monte_carlo_errors(loadings: Any) -> dict[str, float]:
     """Return the standard error of the means of draws (draws, n, K), in posterior sds: the largest and the median.
 
@@ -185,6 +201,7 @@ def _project_draws(fit: FitRecord, posterior: Draws, data: Counts, seed: int) ->
     chosen = np.unique(np.linspace(0, total - 1, min(COMPONENT_DRAWS, total)).astype(int))
     components = posterior.components.reshape(total, *posterior.components.shape[2:])[chosen]
     fitted = posterior.loadings.reshape(total, *posterior.loadings.shape[2:])[chosen]
+    factors = factors_of_draws(posterior, data, chosen)
     prior, summary = common.components_prior, common.components_summary
     start = None
     kept: list[Any] = []
@@ -192,6 +209,8 @@ def _project_draws(fit: FitRecord, posterior: Draws, data: Counts, seed: int) ->
     for s, draw in enumerate(components):
         own = prior_of_draw(common.loadings_prior, fit.statistics, int(chosen[s]))
         problem = replace(common, loadings_prior=own.of_new_rows(fitted[s], rng))
+        if factors is not None:
+            problem = replace(problem, counts=doubles.with_factors(factors[s]))  # type: ignore[attr-defined]
         side = summary.at(prior, np.asfortranarray(draw))  # type: ignore[attr-defined]
         state = State(even_loadings(problem, side, fit.rank) if start is None else start, side)
         state = _with_drawn_loadings(problem, state, rng, SWEEPS if s else BURN_IN)
@@ -199,7 +218,9 @@ def _project_draws(fit: FitRecord, posterior: Draws, data: Counts, seed: int) ->
         start = state.loadings
         kept.append(start.value)
     loadings, scale = separate_scale(stack_values(kept))
-    draws = Draws(loadings[None], components[None], None if scale is None else scale[None])
+    draws = Draws(
+        loadings[None], components[None], *(each if each is None else each[None] for each in (scale, factors))
+    )
     return replace(
         fit,
         loadings=draws.loadings.mean(axis=(0, 1)),

@@ -39,7 +39,9 @@ def describe_options(options: Options) -> dict[str, str]:
 def digest_of_counts(counts: Counts) -> str:
     """Return a text that differs between counts, without their names."""
     exposures = ["none" if each is None else _digest(each) for each in (counts.row_exposure, counts.feature_exposure)]
-    masked = [] if counts.mask is None else counts.mask.arrays
+    masked = list(() if counts.mask is None else counts.mask.arrays)
+    if counts.batch is not None:
+        masked += [counts.batch.codes, np.asarray(counts.batch.shape or np.nan)]
     parts = (each if isinstance(each, str) else _digest(each) for each in (*counts.identity, *masked))
     return " ".join([*parts, *exposures])
 

@@ -134,7 +134,7 @@ class Course:
         chosen = [self.chains[chain] for chain in kept]
         sides = [
             stack_values([stack_values([draw[side] for draw in chain.draws[first:length]]) for chain in chosen])
-            for side in (0, 1)
+            for side in range(len(chosen[0].draws[first]))
         ]
         log_joint = np.array([chain.log_joint[first:length] for chain in chosen])
         beside = [chain.beside[first:length] for chain in chosen]
@@ -186,7 +186,7 @@ class Course:
 
     def _judged(self, drawn: Drawn) -> tuple[bool, str]:
         threads = self.options.threads
-        loadings, components = drawn.sides
+        loadings, components, *_ = drawn.sides
         posterior, _, statistics = matched_draws(self.job, loadings, components, drawn.statistics)
         if reason := difference_of_modes(posterior.components, drawn.log_joint):
             return False, reason

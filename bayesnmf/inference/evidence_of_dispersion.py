@@ -218,7 +218,7 @@ class RateEvidence(Evidence):
     Attributes
     ----------
     counts : RatedCounts
-    rho : ndarray (n, m)
+    rho : ndarray, of the size of what has rates
         ρ of `bayesnmf.inference.rates`, 0 at missing cells. Where it is not the mean, it is that of the dispersion of
         the state, as the derivative is that of the bound then.
     threads : int or None
@@ -232,7 +232,7 @@ class RateEvidence(Evidence):
     def at(cls, problem: Problem, state: State, threads: int | None) -> RateEvidence:
         """Return what a state says of the dispersion."""
         counts: Any = problem.counts
-        rho = np.empty(counts.shape, counts.dtype)
+        rho = np.empty(counts.rated.shape, counts.dtype)
 
         def fill(rows: slice, cells: Cells) -> None:
             rho[rows] = cells.rho
@@ -251,7 +251,7 @@ class RateEvidence(Evidence):
             found = found.sum(axis=axis).reshape(len(found), -1)
             return found if counts.noise.groups is None else _pooled(found, counts)
 
-        parts = in_row_blocks(counts.shape, work, self.threads)
+        parts = in_row_blocks(counts.rated.shape, work, self.threads)
         return np.concatenate(parts, axis=1) if counts.noise.by == "row" else np.sum(parts, axis=0)
 
     def log_likelihood(self, s: Array) -> Array:

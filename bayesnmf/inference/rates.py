@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bayesnmf.data.batched import BatchedCounts
+from bayesnmf.inference.group_means import GroupMeans
 from bayesnmf.inference.missing import geometric_of, raises_one_bound
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
@@ -51,7 +53,7 @@ def in_row_blocks[T](shape: tuple[int, int], work: Callable[[slice], T], threads
 def rated_problem(problem: Problem, state: State, threads: int | None = None, moving: Array | None = None) -> Problem:
     """Return the problem of counts with rates with those that are expected at a state, of all rows or of some."""
     counts: Any = problem.counts
-    lost, ceilings = np.empty(counts.shape, counts.dtype), np.empty(counts.shape[0])
+    lost, ceilings = np.empty(counts.rated.shape, counts.dtype), np.empty(counts.rated.shape[0])
 
     def fill(rows: slice, cells: Cells) -> float:
         lost[rows] = _lacking(cells.rates, cells.ceilings)
@@ -69,8 +71,8 @@ def rated_problem(problem: Problem, state: State, threads: int | None = None, mo
 def with_drawn_rates(problem: Problem, state: State, seed: int, threads: int | None = None) -> Problem:
     """Return the problem with rates drawn given the values of a state, from Gamma(x + 1/α, λ + 1/α)."""
     counts: Any = problem.counts
-    lost, ceilings = np.empty(counts.shape, counts.dtype), np.empty(counts.shape[0])
-    means = _Means(problem, state)
+    lost, ceilings = np.empty(counts.rated.shape, counts.dtype), np.empty(counts.rated.shape[0])
+    means = _means_at(problem, state)
 
     def fill(rows: slice) -> None:
         (x, hidden), alpha = counts.cells(rows), counts.of_cells(counts.dispersions, rows)
@@ -80,7 +82,7 @@ def with_drawn_rates(problem: Problem, state: State, seed: int, threads: int | N
         ceilings[rows] = _highest(drawn)
         lost[rows] = _lacking(drawn, ceilings[rows])
 
-    in_row_blocks(counts.shape, fill, threads)
+    in_row_blocks(counts.rated.shape, fill, threads)
     return replace(problem, counts=counts.with_rates(lost, ceilings))
 
 
@@ -88,12 +90,18 @@ def by_blocks[T](
     problem: Problem, state: State, use: Callable[[slice, Cells], T], threads: int | None = None
 ) -> list[T]:
     """Return what a function of rows and their `Cells` at a state returns for each block of rows."""
-    imputes, means = raises_one_bound(problem, state.components), _Means(problem, state)
+    imputes, means = raises_one_bound(problem, state.components), _means_at(problem, state)
+    counts: Any = problem.counts
 
     def work(rows: slice) -> T:
-        return use(rows, _cells(problem.counts, rows, means.of(rows), means.geometric(rows) if imputes else None))
+        return use(rows, _cells(counts, rows, means, imputes))
 
-    return in_row_blocks(problem.counts.shape, work, threads)
+    return in_row_blocks(counts.rated.shape, work, threads)
+
+
+def _means_at(problem: Problem, state: State) -> Any:
+    """Return the means of what has rates: single cells, or the cells of a batch together."""
+    return GroupMeans(problem, state) if isinstance(problem.counts, BatchedCounts) else _Means(problem, state)
 
 
 class _Means:
@@ -115,19 +123,24 @@ class _Means:
             self.mean_factors = self._exposed(*(geometric_of(side) for side in self.state))
         return np.asarray(self.mean_factors[0][rows] @ self.mean_factors[1])
 
+    def gap(self, rows: slice) -> Array:
+        """Return Σ(E λ − UV) over all cells of each row."""
+        return np.maximum(self.of(rows) - self.geometric(rows), 0.0).sum(axis=1)
 
-def _cells(counts: Any, rows: slice, means: Array, geometric: Array | None) -> Cells:
-    """Return the expected rates of some rows; those of the looser bound if there are geometric means."""
+
+def _cells(counts: Any, rows: slice, means: Any, imputes: bool) -> Cells:
+    """Return the expected rates of some rows; those of the looser bound where loadings receive counts."""
     (x, hidden), alpha = counts.cells(rows), counts.of_cells(counts.dispersions, rows)
     more = x + 1 / alpha
     if hidden is not None:
         more[hidden] = 0.0
-    if geometric is None:
-        rho = means
+    if not imputes:
+        rho = means.of(rows)
         rates = more / (rho + 1 / alpha)
         ceilings = _highest(rates)
     else:
-        ceilings = _ceilings(more, geometric + 1 / alpha, np.maximum(means - geometric, 0.0).sum(axis=1))
+        geometric = means.geometric(rows)
+        ceilings = _ceilings(more, geometric + 1 / alpha, means.gap(rows))
         rho = np.maximum(geometric, more / ceilings[:, None] - 1 / alpha)
         rates = more / (rho + 1 / alpha)
     if hidden is not None:

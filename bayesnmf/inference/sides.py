@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bayesnmf.data.batched import BatchedCounts
 from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.rated import RatedCounts
@@ -216,9 +217,13 @@ def update_components(problem: Problem, state: State, total: Array, *, reuse: bo
 def with_rates_at(problem: Problem, state: State, threads: int | None = None, moving: Array | None = None) -> Problem:
     """Return the problem with the expected rates at a state; the problem itself where counts have no rates.
 
-    With `moving`, booleans (n,), the other rows keep the rates that they have.
+    With `moving`, booleans (n,), the other rows keep the rates that they have; factors of batches, which belong to all
+    rows together, then stay.
     """
-    if not isinstance(problem.counts, RatedCounts) or problem.counts.state is state:
+    counts = problem.counts
+    if not isinstance(counts, RatedCounts) or counts.state is state:
+        return problem
+    if isinstance(counts, BatchedCounts) and (counts.held or moving is not None):
         return problem
     return rated_problem(problem, state, threads, moving)
 

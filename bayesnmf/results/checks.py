@@ -95,6 +95,13 @@ def check_has_dispersion(fit: FitRecord, ratio: float) -> None:
         )
 
 
+def check_has_batches(fit: FitRecord) -> Any:
+    """Return the factors of batches of a fit; refuse a fit without."""
+    if fit.batch is None:
+        raise ValueError("factors of batches need a fit with batches: found one without; fit with batch=labels")
+    return fit.batch
+
+
 def check_distribution(fit: FitRecord, what: str) -> None:
     """Refuse what needs a distribution of the counts for a fit with quasi-Poisson noise, which is none."""
     check_unweighted(fit.counts, what)

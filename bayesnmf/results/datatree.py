@@ -22,7 +22,7 @@ from bayesnmf.results.draws import LIMIT, chains_and_draws, drawn_dispersions, d
 from bayesnmf.results.effects import variables_of_effects
 from bayesnmf.results.estimates import Draws, evenly_spaced, take_features
 from bayesnmf.results.intervals import for_draws, source_of_intervals
-from bayesnmf.results.record import DISPERSION, FitRecord, effective_loadings, trace_of_kept
+from bayesnmf.results.record import DISPERSION, FitRecord, effective_loadings, factors_of_means, trace_of_kept
 from bayesnmf.results.replication import replicate, replication_rng, selected_size
 from bayesnmf.results.resampling import is_resampled
 from bayesnmf.types import Array
@@ -184,11 +184,7 @@ def _tree(fit: FitRecord, groups: dict[str, xr.Dataset], coords: dict[Hashable, 
     if METHODS[fit.method].posterior == "mean field":
         about["intervals"] = source_of_intervals(fit)
     for name, group in groups.items():
-        labels = {
-            name: value
-            for name, value in coords.items()
-            if (value[0] if isinstance(value, tuple) else name) in group.dims
-        }
+        labels = {dim: own for dim, own in coords.items() if (own[0] if isinstance(own, tuple) else dim) in group.dims}
         groups[name] = group.assign_coords(labels).assign_attrs({**about, **group.attrs})
     tree = xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
     tree.attrs = about
@@ -207,13 +203,15 @@ def _posterior_group(fit: FitRecord, values: Draws, features: Array | None) -> x
     }
     if values.scale is not None:
         group["scale"] = (("chain", "draw", "row"), values.scale)
+    if values.factors is not None:
+        group["batch_factors"] = (("chain", "draw", "batch", "feature"), values.factors)
     dispersions = drawn_dispersions(fit, (values.chains, values.draws), features)
     if dispersions is not None:
         group[DISPERSION] = (("chain", "draw", *filter(None, [getattr(fit.noise, "by", None)])), dispersions)
     group |= variables_of_effects(fit, (values.chains, values.draws))
     if fit.estimate.kind == "mean field" and fit.estimate.components is None:
         group["components"] += ({"point_estimate": 1},)
-    return xr.Dataset(group)
+    return xr.Dataset(group, None if fit.batch is None else {"batch": fit.batch.names})
 
 
 def _trace_group(fit: FitRecord, number: tuple[int, int]) -> dict[str, xr.Dataset]:
@@ -277,7 +275,9 @@ def _cells(fit: FitRecord, values: Draws, features: Array | None) -> Iterator[tu
     """Yield the position (chain, draw) and the means (n, m) of every draw."""
     loadings = effective_loadings(fit, values.loadings, values.scale, values.components)
     for at in np.ndindex(values.chains, values.draws):
-        yield at, loadings[at] @ fit.counts.exposed_components(values.components[at], features)
+        own = loadings[at], values.components[at], None if values.factors is None else values.factors[at]
+        left, right = factors_of_means(fit, *own, features)
+        yield at, left @ right
 
 
 def _log_likelihood_group(fit: FitRecord, values: Draws, features: Array | None) -> xr.Dataset:

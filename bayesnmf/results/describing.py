@@ -42,8 +42,9 @@ def in_words(noise: NegativeBinomial, fit: FitRecord) -> str:
 
 
 def missing_in_words(fit: FitRecord) -> str:
-    """Return the number of missing cells, after a comma; "" without any."""
-    return "" if fit.counts.mask is None else f", {fit.counts.mask.number:,} cells missing"
+    """Return the numbers of missing cells and of batches, each after a comma; "" without any."""
+    missing = "" if fit.counts.mask is None else f", {fit.counts.mask.number:,} cells missing"
+    return missing + ("" if fit.batch is None else f", {len(fit.batch.names):,} batches")
 
 
 def described(fit: FitRecord) -> str:

@@ -80,9 +80,8 @@ def overall_dispersion(fit: FitRecord, cells: float = np.inf) -> tuple[float, fl
 def _sums(fit: FitRecord, rows: slice, by_column: bool) -> tuple[Array, Array]:
     counts = fit.counts if rows in (slice(None), slice(0, None, 1)) else fit.counts.rows(rows)
     hidden = None if counts.mask is None else counts.mask.hidden
-    return pearson_sums(
-        counts.matrix, fit.expected_loadings[rows], fit.exposed_components, LOW, hidden, by_column=by_column
-    )
+    loadings, components = fit.mean_factors
+    return pearson_sums(counts.matrix, loadings[rows], components, LOW, hidden, by_column=by_column)
 
 
 def _free_loadings(fit: FitRecord) -> float:

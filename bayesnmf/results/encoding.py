@@ -7,8 +7,9 @@ draws are long and missing parts of a Zarr store are read as zeros. The settings
 attributes, and have their own checksum, so that missing or changed parts are detected; from version 6 on, NetCDF files
 also end with a digest of all that is in them (`bayesnmf.results.storage`). Fits with a noise other than Poisson have it
 among the settings, those of counts with missing cells have a mask among the counts, and both have version 8, so that
-versions of the package which do not know these refuse them; fits of several matrices have version 9. Files of version 1
-have neither list nor checksum of the settings, so only their shapes are checked.
+versions of the package which do not know these refuse them; fits of several matrices, and of counts in batches, which
+have a group `batch`, have version 9. Files of version 1 have neither list nor checksum of the settings, so only their
+shapes are checked.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ import bayesnmf
 from bayesnmf.data.several import SeveralCounts
 from bayesnmf.inference.status import Status
 from bayesnmf.options import METHODS, Options, Start
-from bayesnmf.priors import Priors, ScaledProportions
+from bayesnmf.priors import Gamma, Priors, ScaledProportions
 from bayesnmf.priors.families import FAMILIES
 from bayesnmf.priors.noise import KINDS, POISSON, FeatureGroups
+from bayesnmf.results.batches import FittedBatches
 from bayesnmf.results.estimates import Draws, Estimate, Intervals, Point, VariationalPosterior
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.saved_arrays import as_python, decode_arrays, encode_arrays
@@ -48,7 +50,7 @@ def encode_fit(fit: FitRecord, near: Path) -> Groups:
     scalars = ("model", "method", "rank", "seed", "seconds", "diagnostics")
     plain = fit.noise == POISSON and fit.counts.mask is None
     settings, version = {name: getattr(fit, name) for name in scalars}, COMPLETE if plain else NOISY
-    version = VERSION if isinstance(fit.counts, SeveralCounts) else version
+    version = VERSION if isinstance(fit.counts, SeveralCounts) or fit.batch is not None else version
     settings |= {"status": list(fit.status), "options": _encode_options(fit.options), "format_version": version}
     about = {"format": FORMAT, "format_version": version, "bayesnmf_version": bayesnmf.__version__}
     point = {name: getattr(fit, name) for name in ("loadings", "components", "scale", "component_names")}
@@ -76,6 +78,10 @@ def encode_fit(fit: FitRecord, near: Path) -> Groups:
         if parts:
             settings["noise"]["dispersion"] = None
             groups["/noise"] = encode_arrays(parts)
+    if fit.batch is not None:
+        own = {} if fit.batch.q is None else {f"q_{name}": value for name, value in fit.batch.q.parameters.items()}
+        groups["/batch"] = encode_arrays({"names": fit.batch.names, "mean": fit.batch.mean, **own})
+        settings["batch"] = {"shape": fit.batch.shape, "learned": fit.batch.learned}
     settings["parts"] = _describe_parts(xr.DataTree.from_dict(groups))
     text = json.dumps(settings, default=as_python)
     about |= {"settings": text, "settings_crc32": crc32(text.encode())}
@@ -93,6 +99,7 @@ def decode_fit(tree: xr.DataTree, near: Path) -> FitRecord:
     own: dict[str, Any] = decode_arrays(tree["noise"]) if "noise" in tree.children else {}
     if "codes" in own:
         own["groups"] = FeatureGroups(own.pop("codes"), own.pop("given"))
+    batch = _decode_batch(settings.pop("batch", None), tree)
     fit = FitRecord(
         **{"scale": None, **decode_arrays(tree["point"]), **decode_arrays(tree["trace"]), **settings},
         status=status,
@@ -103,6 +110,7 @@ def decode_fit(tree: xr.DataTree, near: Path) -> FitRecord:
         statistics=decode_arrays(tree["statistics"]) if "statistics" in tree.children else None,
         moments=decode_arrays(tree["moments"]) if "moments" in tree.children else None,
         intervals=intervals,
+        batch=batch,
         noise=KINDS[WORDS.get(kind := noise.pop("kind"), kind)](**{**noise, **own}),
         estimate=_decode_estimate(tree),
     )
@@ -178,6 +186,14 @@ def _decode_estimate(tree: xr.DataTree) -> Any:
 
 def _decode_intervals(about: Any, tree: xr.DataTree) -> Intervals | None:
     return None if about is None else Intervals(draws=_decode_value(tree["intervals"]), **about)
+
+
+def _decode_batch(about: Any, tree: xr.DataTree) -> FittedBatches | None:
+    if about is None:
+        return None
+    parts = decode_arrays(tree["batch"])
+    q = Gamma(parts["q_shape"], parts["q_rate"]) if "q_shape" in parts else None
+    return FittedBatches(parts["names"], float(about["shape"]), parts["mean"], q, bool(about["learned"]))
 
 
 def _encode_multipliers(fit: FitRecord) -> Groups:

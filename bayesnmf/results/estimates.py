@@ -11,29 +11,18 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from bayesnmf.priors.values import separate_scale
+from bayesnmf.results.batches import drawn_factors
 from bayesnmf.types import Array
 
 Kind = Literal["point", "mean field", "draws"]
 TakeRows = Callable[[slice], tuple[Array, Array | None]]
 Drawn = tuple[Array, Array | None, Array]  # loadings (n, K), scale (n,) or None, components (K, m)
-
-
-class PointSummaries(Protocol):
-    """The point summaries of a fit: loadings (n, K), scale (n,) or None, components (K, m)."""
-
-    @property
-    def loadings(self) -> Array: ...
-
-    @property
-    def scale(self) -> Array | None: ...
-
-    @property
-    def components(self) -> Array: ...
+PointSummaries = Any  # what has loadings (n, K), scale (n,) or None, components (K, m), and factors of batches or None
 
 
 class Estimate(ABC):
@@ -108,7 +97,8 @@ class Point(Estimate):
     def take(self, fit: PointSummaries, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
         """Return the point as one draw."""
         scale = None if fit.scale is None else fit.scale[None, None]
-        return Draws(fit.loadings[None, None], take_features(fit.components[None, None], features), scale)
+        components = take_features(fit.components[None, None], features)
+        return Draws(fit.loadings[None, None], components, scale, drawn_factors(fit, (1, 1), seed, features))
 
     def iterate(self, fit: PointSummaries, draws: int, seed: int) -> Iterator[Drawn]:
         """Yield the point."""
@@ -154,11 +144,13 @@ class VariationalPosterior(Estimate):
         """Return independent draws from q."""
         rng = np.random.default_rng(seed)
         loadings, scale = separate_scale(self.loadings.draw(rng, number))
+        more = scale, drawn_factors(fit, number, seed, features)
         if self.components is None:
-            return Draws(loadings, np.tile(take_features(fit.components, features), (*number, 1, 1)), scale)
+            return Draws(loadings, np.tile(take_features(fit.components, features), (*number, 1, 1)), *more)
         q = self.components.broadcast(fit.components.shape)
-        components = q.draw(rng, number) if features is None else q.draw_features(rng, number, features)
-        return Draws(loadings, components, scale)
+        return Draws(
+            loadings, q.draw(rng, number) if features is None else q.draw_features(rng, number, features), *more
+        )
 
     def iterate(self, fit: PointSummaries, draws: int, seed: int) -> Iterator[Drawn]:
         """Yield independent draws from q."""
@@ -211,11 +203,14 @@ class Draws(Estimate):
         Draws of the components.
     scale : ndarray (chains, draws, n) or None
         Draws of the scale under dirichlet_gamma, else None.
+    factors : ndarray (chains, draws, B, m) or None
+        Draws of the factors of batches, if there are any.
     """
 
     loadings: Array
     components: Array
     scale: Array | None = None
+    factors: Array | None = None
 
     kind = "draws"
 
@@ -236,25 +231,30 @@ class Draws(Estimate):
 
     def take(self, fit: PointSummaries, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
         """Return evenly thinned draws of the first chains."""
-        chains, kept = number[0], evenly_spaced(number[1], self.draws)
-        scale = None if self.scale is None else self.scale[:chains, kept]
-        return Draws(self.loadings[:chains, kept], take_features(self.components[:chains, kept], features), scale)
+        at = np.s_[: number[0], evenly_spaced(number[1], self.draws)]
+        scale, factors = (None if each is None else each[at] for each in (self.scale, self.factors))
+        of_features = take_features(self.components[at], features), scale, take_features(factors, features)
+        return Draws(self.loadings[at], *of_features)
+
+    def places(self, draws: int) -> list[tuple[int, int]]:
+        """Return the chains and places of draws that are evenly spaced among all chains."""
+        total = self.chains * self.draws
+        found = np.unique(np.linspace(0, total - 1, min(draws, total)).astype(int))
+        return [divmod(int(index), self.draws) for index in found]
 
     def iterate(self, fit: PointSummaries, draws: int, seed: int) -> Iterator[Drawn]:
         """Yield draws that are evenly spaced among all chains."""
-        total = self.chains * self.draws
-        for index in np.unique(np.linspace(0, total - 1, min(draws, total)).astype(int)):
-            at = divmod(int(index), self.draws)
+        for at in self.places(draws):
             yield self.loadings[at], None if self.scale is None else self.scale[at], self.components[at]
 
     def rows(self, rows: Array, size: tuple[int, int]) -> Draws:
         """Return the draws of some rows."""
         scale = None if self.scale is None else self.scale[:, :, rows]
-        return Draws(self.loadings[:, :, rows], self.components, scale)
+        return replace(self, loadings=self.loadings[:, :, rows], scale=scale)
 
     def reordered(self, order: Array) -> Draws:
         """Return the draws with their components reordered."""
-        return Draws(self.loadings[..., order], self.components[..., order, :], self.scale)
+        return replace(self, loadings=self.loadings[..., order], components=self.components[..., order, :])
 
     def sd(self, fit: PointSummaries, side: str) -> Array:
         """Return standard deviations of all draws."""

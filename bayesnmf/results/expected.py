@@ -12,7 +12,7 @@ from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.draws import LIMIT, chains_and_draws, restrict_rows
 from bayesnmf.results.estimates import take_features
 from bayesnmf.results.intervals import for_intervals
-from bayesnmf.results.record import FitRecord, effective_loadings
+from bayesnmf.results.record import FitRecord, effective_loadings, factors_of_means
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,8 +59,8 @@ def expected(
     chosen, columns = check_names(rows, fit.row_names, "rows"), check_names(features, fit.feature_names, "features")
     tail = (1 - check_fraction(interval, "interval")) / 2
     part = restrict_rows(fit, chosen)
-    components = take_features(fit.exposed_components, columns)
-    means = part.expected_loadings @ components
+    loadings, components = part.mean_factors
+    means = loadings @ take_features(components, columns)
     counts = np.concatenate(
         [take_features(block.matrix, columns).toarray().astype(np.float64) for _, block in part.counts.parts()]
     )
@@ -86,6 +86,9 @@ def _mean_and_interval(part: FitRecord, columns: Any, cells: int, tail: float) -
     whole = part.counts.mask is not None  # totals that are given need all features
     drawn = part.estimate.take(part, number, 0, None if whole else columns)
     loadings = effective_loadings(part, drawn.loadings, drawn.scale, drawn.components)
-    components = take_features(drawn.components, columns) if whole else drawn.components
-    rates = (loadings @ part.counts.exposed_components(components, columns)).reshape(-1, cells)
+    components, factors = drawn.components, drawn.factors
+    if whole:
+        components, factors = take_features(components, columns), take_features(factors, columns)
+    left, right = factors_of_means(part, loadings, components, factors, columns)
+    rates = (left @ right).reshape(-1, cells)
     return rates.mean(axis=0), *np.quantile(rates, (tail, 1 - tail), axis=0)

@@ -17,6 +17,7 @@ from bayesnmf.priors.noise import DISPERSION as DISPERSION
 from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.priors.values import component_sums
+from bayesnmf.results.batches import FittedBatches, iterate_factors, widened
 from bayesnmf.results.estimates import Draws, Intervals, Point, VariationalPosterior
 from bayesnmf.types import Array
 
@@ -55,6 +56,7 @@ class FitRecord:
     intervals: Intervals | None = None
     noise: Noise = POISSON
     estimate: Point | VariationalPosterior | Draws = field(default_factory=Point)
+    batch: FittedBatches | None = None
 
     @property
     def posterior(self) -> VariationalPosterior | Draws:
@@ -83,7 +85,8 @@ class FitRecord:
     def working_counts(self) -> Counts:
         """The counts that routines for Poisson counts are given, so that they see the likelihood of this fit."""
         totals, components = MODELS[self.model].given_totals, self.priors.components
-        return working_counts(self.counts, self.noise, given_totals=totals, components=components)
+        working = working_counts(self.counts, self.noise, given_totals=totals, components=components)
+        return working if self.batch is None else self.batch.around(working, held=self.is_projected)
 
     @property
     def row_names(self) -> Array:
@@ -121,6 +124,12 @@ class FitRecord:
         return self.counts.exposed_components(self.components)
 
     @property
+    def mean_factors(self) -> tuple[Array, Array]:
+        """Two factors whose product are the fitted means, those of batches included."""
+        own = self.expected_loadings, self.exposed_components
+        return own if self.batch is None else widened(self.counts.batch.codes, *own, self.batch.mean)
+
+    @property
     def expected_sizes(self) -> Array:
         """Expected counts of each component, over all rows and features, (K,)."""
         return self.expected_loadings.sum(axis=0, dtype=np.float64) * component_sums(self.exposed_components)
@@ -142,6 +151,23 @@ def effective_loadings(fit: Any, loadings: Array, scale: Array | None, component
     if MODELS[fit.model].given_totals:
         return loadings * expected_totals(fit.counts, loadings, components)[..., None]
     return fit.counts.exposed_loadings(loadings if scale is None else loadings * scale[..., None])
+
+
+def factors_of_means(
+    fit: Any,
+    loadings: Array,
+    components: Array,
+    factors: Array | None,
+    features: Array | None = None,
+    rows: slice = slice(None),
+) -> tuple[Array, Array]:
+    """Return two factors whose products are means of cells, given loadings (…, n, K) of these rows.
+
+    They are these and the components (…, K, m) times exposures of features, or of some at given positions; with factors
+    of batches (…, B, m), those of `bayesnmf.results.batches.widened`.
+    """
+    exposed = fit.counts.exposed_components(components, features)
+    return (loadings, exposed) if factors is None else widened(fit.counts.batch.codes[rows], loadings, exposed, factors)
 
 
 def expected_totals(counts: Counts, loadings: Array, components: Array) -> Array:
@@ -171,3 +197,10 @@ def iterate_draws(fit: FitRecord, draws: int, seed: int, *, shares: bool = False
     for loadings, scale, components in fit.estimate.iterate(fit, draws, seed):
         exposed = fit.counts.exposed_components(components)
         yield loadings if shares else effective_loadings(fit, loadings, scale, components), exposed
+
+
+def iterate_means(fit: FitRecord, draws: int, seed: int) -> Iterator[tuple[Array, Array]]:
+    """Yield pairs of factors, draw by draw, whose products are in proportion to the means of the cells of a row."""
+    sides, of_batches = iterate_draws(fit, draws, seed, shares=True), iterate_factors(fit, draws, seed)
+    for (loadings, exposed), factors in zip(sides, of_batches, strict=False):
+        yield (loadings, exposed) if factors is None else widened(fit.counts.batch.codes, loadings, exposed, factors)

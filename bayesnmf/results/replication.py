@@ -12,10 +12,11 @@ from bayesnmf.checks import check_available, check_count, check_names, check_siz
 from bayesnmf.data.checks import check_complete, check_drawable
 from bayesnmf.data.drawing import drawn_counts, drawn_given_totals
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.results.batches import iterate_factors
 from bayesnmf.results.checks import check_distribution
 from bayesnmf.results.draws import LIMIT, restrict_rows
 from bayesnmf.results.estimates import TakeRows
-from bayesnmf.results.record import FitRecord, effective_loadings
+from bayesnmf.results.record import FitRecord, effective_loadings, factors_of_means
 from bayesnmf.types import Array
 
 
@@ -39,19 +40,25 @@ def sample_posterior_predictive(
     part = restrict_rows(fit, positions)
     rng = replication_rng(seed)
     out = np.empty((draws, n, m), np.int64)
-    for index, (take, components) in enumerate(draws_to_replicate(part, draws, seed)):
-        means = effective_loadings(part, *take(slice(0, n)), components) @ part.counts.exposed_components(components)
-        out[index] = replicate(part, means, rng)
+    for index, (take, components, factors) in enumerate(draws_to_replicate(part, draws, seed)):
+        loadings = effective_loadings(part, *take(slice(0, n)), components)
+        left, right = factors_of_means(part, loadings, components, factors)
+        out[index] = replicate(part, left @ right, rng)
     return out
 
 
-def draws_to_replicate(fit: FitRecord, draws: int, seed: int) -> Iterator[tuple[TakeRows, Array]]:
-    """Return what `iterate_by_rows` yields, `draws` in all: draws, or the same point repeated."""
+Replicating = tuple[TakeRows, Array, Array | None]  # what takes rows of loadings, components, factors of batches
+
+
+def draws_to_replicate(fit: FitRecord, draws: int, seed: int) -> Iterator[Replicating]:
+    """Return what `iterate_by_rows` yields, `draws` in all: draws, or the same point repeated, with factors."""
+    of_batches = iterate_factors(fit, draws, seed)
     if fit.estimate.kind == "point":
-        return repeat(next(fit.estimate.iterate_by_rows(fit, 1, seed)), draws)
+        return repeat((*next(fit.estimate.iterate_by_rows(fit, 1, seed)), next(of_batches)), draws)
     if (held := fit.estimate.held) is not None:
         check_available(draws, held[0] * held[1], "draws")
-    return fit.estimate.iterate_by_rows(fit, draws, seed)
+    drawn = zip(fit.estimate.iterate_by_rows(fit, draws, seed), of_batches, strict=False)
+    return ((*sides, factors) for sides, factors in drawn)
 
 
 def number_to_replicate(fit: FitRecord, most: int) -> int:

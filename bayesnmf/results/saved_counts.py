@@ -16,6 +16,7 @@ import numpy as np
 import xarray as xr
 from scipy.sparse import csr_array
 
+from bayesnmf.data.batches import Batches
 from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.blocks.opening import default_scratch
 from bayesnmf.data.blocks.store import ABOUT, Store
@@ -46,6 +47,9 @@ def encode_counts(counts: Counts, near: Path) -> xr.Dataset:
         told = counts.matrices
         values = np.array(told.names, dtype=object), told.codes, told.features, told.weights
         arrays |= dict(zip(MATRICES, values, strict=True))
+    if counts.batch is not None:
+        arrays |= {"batch_names": counts.batch.names, "batch_codes": counts.batch.codes}
+        about |= {} if counts.batch.shape is None else {"batch_shape": counts.batch.shape}
     if counts.mask is not None:
         mask = counts.mask.as_cells
         arrays |= {name: getattr(mask.pattern, name.removeprefix("mask_")) for name in MASK}
@@ -60,19 +64,27 @@ def decode_counts(group: Any, near: Path, *, by_sums: bool = False) -> Counts:
     """
     parts, about = decode_arrays(group), group.attrs
     names = parts["row_names"], parts["feature_names"]
-    exposures: dict[str, Any] = {name: parts.get(name) for name in EXPOSURES}
-    mask = _mask_of(parts, about, (len(names[0]), len(names[1])))
+    more: dict[str, Any] = {name: parts.get(name) for name in EXPOSURES}
+    more |= {"mask": _mask_of(parts, about, (len(names[0]), len(names[1]))), "batch": _batches_of(parts, about)}
     if "folder" in about:
         place = Path(os.path.abspath(near / Path(about["folder"]).expanduser()))
         store = _find_store(place, about["fingerprint"], near, by_sums)
         stored = StoredMatrix(store, np.dtype(about["dtype"]), int(about["nonzeros"]), store.folder.parent)
-        return BlockedCounts(stored, *names, **exposures, mask=mask)
+        return BlockedCounts(stored, *names, **more)
     matrix = csr_array(tuple(parts[name] for name in CSR), shape=(len(names[0]), len(names[1])))
     if MATRICES[0] in parts:
         of_matrices, *others = (parts[name] for name in MATRICES)
         told = Matrices(tuple(str(each) for each in of_matrices), *others)
-        return SeveralCounts(matrix, *names, **exposures, mask=mask, matrices=told)
-    return Counts(matrix, *names, **exposures, mask=mask)
+        return SeveralCounts(matrix, *names, **more, matrices=told)
+    return Counts(matrix, *names, **more)
+
+
+def _batches_of(parts: dict[str, Any], about: Any) -> Batches | None:
+    """Return the batches in a file; None if there are none."""
+    if "batch_codes" not in parts:
+        return None
+    shape = about.get("batch_shape")
+    return Batches(parts["batch_names"], parts["batch_codes"], None if shape is None else float(shape))
 
 
 def _mask_of(parts: dict[str, Any], about: Any, shape: Any) -> Mask | None:

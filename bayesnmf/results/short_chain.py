@@ -7,6 +7,7 @@ docs/posteriors.md has what 50 + 250 sweeps hold of longer runs, and what they c
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,8 @@ def fault_of_parts(counts: Counts, priors: Priors, rank: int, draws: int = DRAWS
     """Return why no chain can be made with these counts and priors, whose families need an optional part."""
     if priors.components == PARAMETER:
         return "its components are parameters, without a posterior"
+    if counts.batch is not None and part == "response":
+        return "its counts are in batches, whose factors linear response leaves out"
     if not counts.is_integer and part == "entries":
         return "not all its counts are whole numbers"
     loadings: Any = priors.loadings
@@ -99,6 +102,8 @@ def sample_around(
     """
     rng = np.random.default_rng([seed, STREAM])
     counts, schedule = fit.working_counts.as_type(np.float64), Schedule(*number, 1)
+    if fit.batch is not None:
+        counts = replace(counts, learned=fit.batch.learned)  # type: ignore[call-arg]
     prior: Any = fit.priors.loadings
     components = stated_components(fit.priors.components)
     problem = Problem(counts, prior, components, Draw(rng, threads), Draw(rng, threads))
@@ -125,13 +130,16 @@ def _matched(fit: FitRecord, chain: Chain) -> Draws:
     number, (n, rank), m = len(chain.draws), fit.loadings.shape, fit.components.shape[1]
     loadings, components = np.empty((1, number, n, rank), np.float32), np.empty((1, number, rank, m), np.float32)
     scale = None if fit.scale is None else np.empty((1, number, n), np.float32)
-    movable = movable_components(fit.priors, rank)
+    movable, of_batches = movable_components(fit.priors, rank), chain.draws[0][2:]
+    factors = np.empty((1, number, *of_batches[0].shape), np.float32) if of_batches else None
     for place in reversed(range(number)):
-        value, drawn = chain.draws.pop()
+        value, drawn, *more = chain.draws.pop()
+        if factors is not None:
+            factors[0, place] = more[0]
         assert isinstance(drawn, np.ndarray)  # for mypy
         order = alignment.match_components(drawn, fit.components, movable)
         own, of_scale = separate_scale(value.whole()[0] if isinstance(value, Side) else value)
         loadings[0, place], components[0, place] = own[:, order], drawn[order]
         if scale is not None:
             scale[0, place] = of_scale
-    return Draws(loadings, components, scale)
+    return Draws(loadings, components, scale, factors)

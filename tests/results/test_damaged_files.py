@@ -45,7 +45,12 @@ def fitted(kind):
         )
     fit = smallfits.fit("dirichlet_gamma", kind)
     if kind == "gibbs":  # few draws, so that bits of all parts are flipped
-        return replace(fit, estimate=type(fit.posterior)(*(part[:, :3] for part in vars(fit.posterior).values())))
+        return replace(
+            fit,
+            estimate=type(fit.posterior)(
+                *(part if part is None else part[:, :3] for part in vars(fit.posterior).values())
+            ),
+        )
     return fit
 
 

@@ -197,9 +197,7 @@ class BlockedCounts(Counts):
         rows = max(len(chosen) // max(self.number_of_parts * len(chosen) // self.shape[0], 1), 1)
         edges = [*range(0, len(chosen), rows), len(chosen)]
         found = self._written(edges, lambda first, last: change(self.rows(chosen[first:last]).matrix))
-        exposure = None if self.row_exposure is None else self.row_exposure[chosen]
-        mask = None if self.mask is None else self.mask.rows(chosen)
-        return replace(self, matrix=found, row_names=self.row_names[chosen], row_exposure=exposure, mask=mask)
+        return replace(self, matrix=found, **self.of_rows(chosen))
 
     def _written(
         self, edges: list[int], read: Callable[[int, int], csr_array], cut: list[int] | None = None
@@ -283,9 +281,8 @@ class BlockedCounts(Counts):
         return found
 
     def _counts(self, matrix: csr_array, rows: Any) -> Counts:
-        exposure = None if self.row_exposure is None else self.row_exposure[rows]
-        mask = None if self.mask is None else self.mask.rows(rows)
-        counts = Counts(matrix, self.row_names[rows], self.feature_names, exposure, self.feature_exposure, mask)
+        of_features: Any = {"feature_names": self.feature_names, "feature_exposure": self.feature_exposure}
+        counts = Counts(matrix, **of_features, **self.of_rows(rows))
         whole = not isinstance(rows, slice)
         totals = self.row_totals[rows] if whole else self._factored(self.totals.row_totals(rows.start, rows.stop))
         vars(counts)["row_totals"] = totals  # where the cached property stores its value

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bayesnmf.data.batched import BatchedCounts
 from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Steps, update_both_sides
@@ -84,7 +85,8 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
     spread = spread_at(problem.counts, State(begun, state.components))
     imputes = problem.counts.mask is not None and imputes_loadings(problem, state.components)
     able = spread is None or problem.loadings_prior.support == "positive"
-    able = able and not isinstance(problem.counts, RatedCounts)  # whose exposures change with the loadings
+    own_rates = isinstance(problem.counts, RatedCounts) and not isinstance(problem.counts, BatchedCounts)
+    able = able and not own_rates  # as exposures would change with the loadings
     if "settled" in problem.loadings_prior.optional and able and not imputes:
         side, expects = state.loadings, isinstance(problem.loadings_summary, MeanField)
         means, _ = separate_scale(side.value)

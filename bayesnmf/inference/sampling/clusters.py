@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.data.batched import SHAPE, BatchedCounts
 from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.dispersed import LEAST, DispersedCounts
 from bayesnmf.data.rated import RatedCounts
@@ -36,8 +37,9 @@ REACH, STEPS = 2.4, 2  # lengths of steps in standard deviations, and steps a sw
 
 
 def seed_of_noise(problem: Problem, rng: np.random.Generator) -> int | None:
-    """Return a seed for clusters or rates; None if the counts are Poisson."""
-    return int(rng.integers(2**63)) if isinstance(problem.counts, DispersedCounts) else None
+    """Return a seed for clusters or rates; None if the counts are Poisson, given the factors of any batches."""
+    noisy = isinstance(problem.counts, DispersedCounts) and not isinstance(problem.counts, BatchedCounts)
+    return int(rng.integers(2**63)) if noisy else None
 
 
 def with_rates(problem: Problem, state: State, seed: int | None, threads: int | None) -> Problem:
@@ -87,13 +89,17 @@ class DispersionDraws:
     def __init__(self, problem: Problem, rng: np.random.Generator, threads: int | None) -> None:
         self.problem, self.rng, self.threads = problem, rng, threads
         self.length: Array | None = None
+        self._drawn: Any = None  # the counts with the current factors of batches
         prior: Any = problem.loadings_prior
         self.effects = EffectDraws(prior) if prior.has_effects else None
 
     @property
     def drawn(self) -> dict[str, Array]:
         """What is drawn beside both sides, by name."""
-        dispersions = {} if self.dispersions is None else {DISPERSION: self.dispersions}
+        own = self.dispersions
+        dispersions = {} if own is None else {DISPERSION: own}
+        if own is not None and isinstance(self.problem.counts, BatchedCounts):
+            dispersions = {SHAPE: np.asarray(1.0 / own)}
         return dispersions if self.effects is None else {**dispersions, **self.effects.drawn}
 
     def draw_effects(self, loadings: Array, components: Array) -> Array | None:
@@ -116,6 +122,16 @@ class DispersionDraws:
             return state._replace(loadings=state.loadings.unpenalised())
         moved, summary = np.asfortranarray(components * np.exp(v)[:, None]), self.problem.components_summary
         return State(state.loadings.rescaled(np.exp(-v)), summary.at(self.problem.components_prior, moved))  # type: ignore[attr-defined]
+
+    @property
+    def given(self) -> Problem:
+        """The problem with the current factors of batches, if the counts are in batches."""
+        return self.problem if self._drawn is None else replace(self.problem, counts=self._drawn)
+
+    @property
+    def factors(self) -> Array | None:
+        """The current factors of batches, (B, m); None if there are none to draw."""
+        return None if self._drawn is None else self._drawn.factors
 
     @property
     def active(self) -> bool:
@@ -142,9 +158,14 @@ class DispersionDraws:
             self._take(dispersions)
 
     def draw(self, state: State) -> None:
-        """Draw the dispersion given a state."""
-        if not self.active:
-            return
+        """Draw the dispersion given a state, and then the factors of batches."""
+        if self.active:
+            self._draw_dispersion(state)
+        counts = self.problem.counts
+        if isinstance(counts, BatchedCounts) and not counts.held:
+            self._drawn = with_drawn_rates(self.problem, state, int(self.rng.integers(2**63)), self.threads).counts
+
+    def _draw_dispersion(self, state: State) -> None:
         evidence = evidence_at(self.problem, state, self.threads)
         s: Any = self.dispersions
         if self.length is None:

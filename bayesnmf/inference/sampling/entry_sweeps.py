@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.data.batched import BatchedCounts
 from bayesnmf.data.dispersed import DispersedCounts
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.ascent.course import Progress
 from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.sampling.batch_moves import with_batch_moves
 from bayesnmf.inference.sampling.clusters import (
     DispersionDraws,
     log_likelihood_at,
@@ -55,6 +57,8 @@ class Entries:
         if isinstance(problem.counts, DispersedCounts):
             self._draw_noise(self.factors)
         self.factors.sweep(self.threads)
+        if isinstance(problem.counts, BatchedCounts):
+            self._move_scales(self.factors)
         if self.dispersion.effects is not None:
             self._draw_effects(self.factors)
         if isinstance(problem.counts, RatedCounts):  # back in the unit of the problem, in which a checkpoint is read
@@ -69,7 +73,7 @@ class Entries:
         """Draw the dispersion, and the clusters or rates that the next sweep is given."""
         state = state_of(factors, self.dispersion.problem)
         self.dispersion.draw(state)
-        problem = self.dispersion.problem
+        problem = self.dispersion.given
         given = state, seed_of_noise(problem, self.rng), self.threads
         factors.see(with_clusters(with_rates(problem, *given), *given))
 
@@ -81,6 +85,13 @@ class Entries:
             factors.theta *= np.exp(-v)
             factors.beta *= np.exp(v)
         factors.problem = replace(factors.problem, loadings_prior=self.dispersion.problem.loadings_prior)
+
+    def _move_scales(self, factors: Factors) -> None:
+        """Move the scales of features and of rows of batches, beside those of drawn factors of batches."""
+        given = self.dispersion.given
+        moved = with_batch_moves(given, state_of(factors, given), self.rng)
+        factors.theta[0] = moved.loadings.matrix * factors.rows
+        factors.beta[0] = moved.components.matrix.T * factors.features
 
     @property
     def memory(self) -> Any:

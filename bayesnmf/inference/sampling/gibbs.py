@@ -17,6 +17,7 @@ from bayesnmf.inference.blocked.sides import RowSums
 from bayesnmf.inference.blocked.tasks import Pass
 from bayesnmf.inference.missing import imputes_loadings, seeds_of_missing
 from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.sampling.batch_moves import with_batch_moves
 from bayesnmf.inference.sampling.clusters import (
     DispersionDraws,
     log_likelihood_at,
@@ -32,7 +33,6 @@ from bayesnmf.inference.sides import Where, objective, update_components, update
 from bayesnmf.inference.starts.states import skip_rows
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.sampling import sampled_allocations
-from bayesnmf.priors.values import Value
 from bayesnmf.types import Array
 
 
@@ -67,10 +67,11 @@ class Schedule(NamedTuple):
 class Chain(NamedTuple):
     """Kept draws of one chain, pairs of loadings and components; for every draw the log joint and what else is drawn.
 
-    Loadings of counts on disk are `BlockedLoadings`. Beside them are dispersions and effects, if they are drawn.
+    Loadings of counts on disk are `BlockedLoadings`. Beside them are dispersions and effects, if they are drawn. Draws
+    of counts in batches have a third part, the factors.
     """
 
-    draws: list[tuple[Any, Value]]
+    draws: list[Any]
     log_joint: list[float]
     interrupted: bool
     beside: list[dict[str, Array]]
@@ -124,7 +125,7 @@ def sweep(problem: Problem, state: State, rng: np.random.Generator, threads: int
     state = update_components(given, State(loadings, state.components), found.components.T)
     if not problem.fixed_components and moves_scales(problem):
         state = with_scale_moves(problem, state, rng)
-    return state, log_joint
+    return with_batch_moves(problem, state, rng), log_joint
 
 
 def _plus(one: RowSums | None, two: RowSums | None) -> RowSums | None:
@@ -166,7 +167,7 @@ class Recording:
 
     def __init__(self, sweeps: Sweeps, slot: Slot = NOWHERE, running: Running | RunningOnDisk | None = None) -> None:
         self.sweeps, self.slot, self.running = sweeps, slot, running
-        self.kept: list[tuple[Any, Value]] = []
+        self.kept: list[Any] = []
         self.log_joint: list[float] = []
         self.beside: list[dict[str, Array]] = []
         self.done, self.thin = 0, 1
@@ -231,14 +232,16 @@ class Recording:
     def _record(self, state: State, every: int) -> None:
         """Keep the next draw if it is to be kept, and add it to the moments."""
         loadings: Any = state.loadings
-        draw: Any = loadings.drawn, state.components.value
+        own: Any = loadings.drawn, state.components.value
+        factors = self.sweeps.dispersion.factors
+        draw: Any = own if factors is None else (*own, factors)
         if len(self.log_joint) % every == 0:
             self.kept.append(draw)
             self.slot.add(draw)
             self._places.append(self._added)
             self._added += 1
         if self.running is not None:
-            self.running.add(*draw)
+            self.running.add(*own)
 
 
 def record_chain(sweeps: Sweeps, schedule: Schedule, progress: Progress | None) -> Chain:
@@ -262,7 +265,7 @@ class Allocating:
         before = self.state
         self.dispersion.draw(before)
         before = self.dispersion.draw_effects_at(before)
-        self.state, log_joint = sweep(self.dispersion.problem, before, self.rng, self.threads)
+        self.state, log_joint = sweep(self.dispersion.given, before, self.rng, self.threads)
         return before, log_joint
 
     @property

@@ -72,22 +72,25 @@ def draw_scales(problem: Problem, sums: Callable[[], SumsOfRows], beta: Array, r
     return v
 
 
-def with_scale_moves(problem: Problem, state: State, rng: np.random.Generator) -> State:
-    """Return the state with a new scale for every component that is not known; shared rates are drawn before."""
+def sums_over_rows(problem: Problem, state: State, rng: np.random.Generator) -> SumsOfRows:
+    """Return the sums over all rows of the loadings of a state."""
 
     def measure(part: Problem, here: State, at: Where) -> tuple[None, None, SumsOfRows]:
         own: Any = part.loadings_summary
         return None, None, sums_of_rows(part.loadings_prior, here.loadings.matrix, own.rng, at.rows.start)
 
-    def sums() -> SumsOfRows:
-        found, _ = pass_over_rows(problem, state, measure, Pass(writes=False, reads=False))
-        problem.loadings_prior.rows(slice(0, 1)).drawn(np.ones((1, len(beta))), rng)  # takes what all rows take
-        more: SumsOfRows = found.more
-        return more
+    found, _ = pass_over_rows(problem, state, measure, Pass(writes=False, reads=False))
+    rank = len(state.components.geometric)
+    problem.loadings_prior.rows(slice(0, 1)).drawn(np.ones((1, rank)), rng)  # takes what all rows take
+    more: SumsOfRows = found.more
+    return more
 
+
+def with_scale_moves(problem: Problem, state: State, rng: np.random.Generator) -> State:
+    """Return the state with a new scale for every component that is not known; shared rates are drawn before."""
     summary: Any = problem.components_summary
     beta = state.components.matrix
-    v = draw_scales(problem, sums, beta, rng)
+    v = draw_scales(problem, lambda: sums_over_rows(problem, state, rng), beta, rng)
     if not v.any():
         return state
     moved = np.asfortranarray(beta * np.exp(v)[:, None])

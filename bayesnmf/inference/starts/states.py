@@ -150,7 +150,7 @@ def state_from_word(problem: Problem, word: str, rank: int, rng: np.random.Gener
     If priors of components favour features, such as seeds, all of them are replaced by a start that has these features.
     """
     if isinstance(problem.counts, RatedCounts):  # rates would be those of a start that there is not yet
-        problem = replace(problem, counts=problem.counts.plain)
+        problem = replace(problem, counts=problem.counts.to_start_from)
     weights = favoured(problem.components_prior)
     if len(weights):
         return favoured_state(problem, weights, rng)

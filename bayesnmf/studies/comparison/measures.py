@@ -59,7 +59,7 @@ def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None,
     fitted, train = fits[name], split.train
     frequencies = background(train)
     row: dict[str, Any] = {"seconds": fitted.seconds}
-    means, totals = (fitted.expected_loadings, fitted.exposed_components), MODELS[fitted.model].given_totals
+    means, totals = fitted.mean_factors, MODELS[fitted.model].given_totals
     row["loglik"] = log_likelihood(fitted.noise, train, *means, totals)
     if METHODS[fitted.method].posterior == "mean field":
         marginal = elbo_marginal(fitted, seed=seed)

@@ -76,6 +76,10 @@ def check_data(criterion: str, counts: Counts, options: Any) -> None:
             f"options.runs must be at least {FEWEST_RUNS} for criterion='evidence', as fewer do not show how far they "
             f"disagree: found {options.runs}; leave runs out of the options"
         )
+    if criterion != "masked" and counts.batch is not None:
+        raise ValueError(
+            f"batch needs criterion='masked': found {criterion!r}, which has no factors of batches; leave batch out"
+        )
     if criterion == "masked" and min(counts.shape) < 2:
         raise ValueError(
             f"criterion='masked' needs at least two rows and two features: found {counts.shape[0]} × "

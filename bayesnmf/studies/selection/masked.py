@@ -74,7 +74,7 @@ def score_masked(fitted: Fit, plan: SelectionPlan, mask: Mask) -> Scored:
     """Return the scores of the cells of a mask."""
     n = plan.counts.shape[0]
     logs, counted, squares = np.zeros(n), np.zeros(n), np.zeros(2)
-    loadings, components = fitted.expected_loadings, fitted.exposed_components
+    loadings, components = fitted.mean_factors
     for rows, features, counts, hidden in tiles(mask, plan.counts):
         factors = loadings[rows], components[:, features]
         means = np.maximum(factors[0] @ factors[1], np.finfo(np.float64).tiny)

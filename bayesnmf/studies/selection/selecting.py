@@ -13,6 +13,7 @@ import numpy as np
 from bayesnmf.assessment.checks import check_ranks
 from bayesnmf.assessment.predictive_checks import predictive_checks
 from bayesnmf.checks import check_count, check_flag, check_words
+from bayesnmf.data.batches import served_with_batch, with_batch
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.checks import check_complete, check_start_has_seeds
 from bayesnmf.data.conversion import check_integer_counts
@@ -67,6 +68,7 @@ def select(
     check: bool = True,
     seed: int = 0,
     options: Options | None = None,
+    batch: Any = None,
     row_exposure: Any = None,
     feature_exposure: Any = None,
     checkpoint: str | Path | Checkpoint | None = None,
@@ -101,8 +103,8 @@ def select(
         Whether to fit the best candidate to all counts and to warn if the model is misfitted (`Selection.checks`).
     seed, options : int; MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         Options of the fits; priors left open have shapes of 1. Local optima make scores jump; `restarts` helps.
-    seeds, formula, covariates, row_exposure, feature_exposure, checkpoint, progress : as for `bayesnmf.fit`
-        A checkpoint keeps every fit, so that the same call goes on; Ctrl-C keeps what can be compared.
+    seeds, formula, covariates, batch, row_exposure, feature_exposure, checkpoint, progress : as for `bayesnmf.fit`
+        A checkpoint keeps every fit; Ctrl-C what can be compared. Batches need "masked".
 
     Returns
     -------
@@ -113,12 +115,12 @@ def select(
     TypeError, ValueError
         Invalid arguments, before the first fit.
     """
-    candidates = _candidates(models, ranks)
-    kept, given = as_checkpoint(checkpoint), {"splits": splits, "keep": keep, "withhold": withhold, "halves": halves}
+    candidates, kept, seed = _candidates(models, ranks), as_checkpoint(checkpoint), check_count(seed, "seed", minimum=0)
     check_flag(check, "check")
-    seed = check_count(seed, "seed", minimum=0)
+    given = {"splits": splits, "keep": keep, "withhold": withhold, "halves": halves}
     with progress_context(progress) as report, warnings.catch_warnings(), keep_each_fit(kept):
-        data = with_exposures(open_counts(counts, "float64", told=report), row_exposure, feature_exposure)
+        data = with_batch(open_counts(counts, "float64", told=report), batch, counts)
+        data = with_exposures(data, row_exposure, feature_exposure)
         by = criterion or default_criterion(data, method, given)
         method, noises = check_criterion(by, method), check_noises(by, noise)
         settings, options = check_settings_of(by, given), options_of(method, options)
@@ -147,6 +149,8 @@ def _check_candidates(plan: SelectionPlan, new_rows: bool) -> None:
         check_combination(candidate.model, plan.method, candidate.rank, plan.counts, filled)
         for noise in plan.noises:
             served_options(filled, noise, plan.method, plan.counts)
+            if plan.counts.batch is not None:
+                served_with_batch(filled, plan.method, candidate.model, noise, plan.counts)
         if new_rows:
             check_one_prior_for_all_rows(filled.priors.loadings)
 

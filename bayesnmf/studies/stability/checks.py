@@ -90,6 +90,10 @@ def check_particles(fit: Any, best: Fit, options: Any, noise: Noise) -> None:
             "by every run; give noise=found.best.noise to bayesnmf.modes and bayesnmf.fit"
         )
     check_fit(fit)
+    if best.batch is not None:
+        raise ValueError(
+            "the evidence of modes needs counts without batches, as method='smc' has no factors of batches"
+        )
     if not METHODS[fit.method].resampled:
         raise ValueError(
             f"fit must be by method='smc', whose draws are shared out among modes by evidence: found {fit.method!r}; "

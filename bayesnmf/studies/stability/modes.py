@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesnmf.checks import check_count, check_fraction
+from bayesnmf.data.batches import served_with_batch, with_batch
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.checks import check_start_has_seeds
 from bayesnmf.data.counts import Counts
@@ -71,6 +72,7 @@ def modes(
     noise: str | Noise = "poisson",
     observed: Any = None,
     missing: Any = None,
+    batch: Any = None,
     row_exposure: Any = None,
     feature_exposure: Any = None,
     threshold: float = 0.95,
@@ -93,7 +95,7 @@ def modes(
         Number of runs. A run depends on `seed` and its own number alone, so more starts add runs.
     options : MAP, VI or BLD, optional
         Options of the fits, by default with a random start and one thread (see `bayesnmf.studies.stability.modes`).
-    fixed_components, seeds, formula, covariates, observed, missing, row_exposure, feature_exposure : as for `fit`
+    fixed_components, seeds, formula, covariates, observed, missing, batch, row_exposure, feature_exposure : as in `fit`
     noise : {"poisson", "nb1", "nb2", "quasi"}, NegativeBinomial or Quasi
         Noise of every run, with a dispersion of its own if it is learned; "quasi" has that of a fit from the counts.
     threshold : float
@@ -130,7 +132,7 @@ def modes(
     starts, seed = check_count(starts, "starts", most=MOST_STARTS), check_count(seed, "seed", minimum=0)
     (rank, given), options = given_of(rank, fixed_components, seeds), varied_options(options, method)
     plain, own = without_missing(counts, missing)
-    data = open_counts(plain, getattr(options, "dtype", "float64"))
+    data = with_batch(open_counts(plain, getattr(options, "dtype", "float64")), batch, counts)
     given = given._replace(covariates=read_given(formula, covariates, counts, data.row_names))
     data = with_missing(with_exposures(data, row_exposure, feature_exposure), own, observed, missing)
     settings = check_fraction(threshold, "threshold"), check_fraction(keep, "keep"), check_scored(scored, data)
@@ -148,10 +150,11 @@ def _completed(options: Any, data: Counts, noise: Noise, model: str, method: str
     rank, given = parts
     priors = resolve_priors(model, data, rank, options.priors, given, METHODS[method].default_shapes)
     check_start_has_seeds(options.start, given.seeds)
-    plain = data.mask is not None or not allows_regression(noise, priors)
+    plain = data.mask is not None or data.batch is not None or not allows_regression(noise, priors)
     options = resolve_options(replace(options, priors=priors), bool(data.rows_held), plain)
     check_combination(model, method, rank, data, options)
-    return served_options(options, noise, method, data)
+    options = served_options(options, noise, method, data)
+    return options if data.batch is None else served_with_batch(options, method, model, noise, data)
 
 
 def _modes_of(runs: Runs, starts: int, settings: tuple[float, float, int], report: ProgressReport) -> Modes:

@@ -30,7 +30,7 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.fitting.many import fit_side_by_side
 from bayesnmf.priors.specification import on_simplex
-from bayesnmf.results.record import iterate_draws
+from bayesnmf.results.record import iterate_means
 from bayesnmf.studies.stability.running import Runs, seed_of
 from bayesnmf.types import Array
 
@@ -99,7 +99,7 @@ def probabilities_of(fit: Fit, held_out: Counts, frequencies: Array, seed: int) 
     if _is_product_of_means(fit):
         factors = [(fit.loadings.astype(np.float64), fit.exposed_components.astype(np.float64))]
     else:
-        factors = iterate_draws(fit, SCORE_DRAWS, seed, shares=True)  # type: ignore[assignment]
+        factors = iterate_means(fit, SCORE_DRAWS, seed)  # type: ignore[assignment]
     total, used = np.zeros(matrix.nnz), 0
     for loadings, components in factors:
         total += cell_probabilities(matrix, rows, loadings, components, held_out.mask)
@@ -109,8 +109,8 @@ def probabilities_of(fit: Fit, held_out: Counts, frequencies: Array, seed: int) 
 
 def _is_product_of_means(fit: Fit) -> bool:
     """Return whether the mean of λ_ij / Σ_j λ_ij is that of the posterior means of both sides."""
-    if fit.estimate.kind == "point":
-        return True
+    if fit.estimate.kind == "point" or fit.batch is not None:
+        return fit.batch is None
     if fit.estimate.kind != "mean field" or not on_simplex(fit.priors.components):
         return False
     if fit.counts.feature_weights is not None or fit.counts.mask is not None:

@@ -1,0 +1,222 @@
+"""Counts in batches, as the routines for Poisson counts see them.
+
+Given the factors b_gj of batches and features, everything is Poisson with the exposure r_i c_j b_g(i)j of a cell. This
+is written as for counts whose cells have rates (`bayesnmf.data.rated`): the exposure r_i C_g of a row, with the largest
+factor C_g of its batch, of which its cells lack the shares 1 − b_gj / C_g. Given loadings and components, a factor is
+Gamma(a + x_gj, a + R_gj), for the counts x_gj of the batch and their mean R_gj without factors: so with the factors
+integrated out, x_gj is negative binomial with mean R_gj and the dispersion 1/a of quadratic variance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from bayesnmf.data.batches import Batches
+from bayesnmf.data.mask import Mask
+from bayesnmf.data.rated import RatedCounts, Unexposed
+from bayesnmf.priors.noise import NegativeBinomial
+from bayesnmf.types import Array
+
+SHAPE = "batch_shape"  # name of the drawn one among what is drawn beside both sides
+FIRST = 0.1  # dispersion 1/a that learning begins with
+
+
+@dataclass(frozen=True, eq=False)
+class MissingInBatches:
+    """Missing cells, batch by batch.
+
+    Attributes
+    ----------
+    parts : list of (ndarray, Mask)
+        Rows of each batch, and their missing cells.
+    """
+
+    parts: list[tuple[Array, Mask]]
+
+    @classmethod
+    def of(cls, mask: Mask, batches: Batches) -> MissingInBatches:
+        """Return the missing cells of each batch."""
+        members = [np.flatnonzero(batches.codes == batch) for batch in range(batches.number)]
+        return cls([(rows, mask.rows(rows)) for rows in members])
+
+
+@dataclass(frozen=True, eq=False)
+class UnexposedGroups(Unexposed):
+    """The share of its exposure that each cell lacks, as its batch does; missing cells lack all of it.
+
+    Attributes
+    ----------
+    lost : ndarray (B, m)
+        Shares of the batches.
+    batches : Batches
+    whole : Mask or None
+        Missing cells.
+    missing_parts : MissingInBatches or None
+    """
+
+    batches: Batches
+    whole: Mask | None = None
+    missing_parts: MissingInBatches | None = None
+
+    @property
+    def seen_rows(self) -> Array:
+        """Whether each row has an observed cell, (n,)."""
+        return np.ones(len(self.batches.codes), bool) if self.whole is None else self.whole.seen_rows
+
+    def sums_by_row(self, factor: Array) -> Array:
+        """Return, for each row, Σ of the rows of a factor (m, K) times the shares of its features, (n, K)."""
+        found: Array = (self.lost @ np.asarray(factor, np.float64))[self.batches.codes]
+        for batch, (rows, mask) in self._missing():
+            found[rows] += mask.sums_by_row((1 - self.lost[batch])[:, None] * factor)
+        return found
+
+    def sums_by_feature(self, factor: Array) -> Array:
+        """Return, for each feature, Σ of the rows of a factor (n, K) times their shares, (m, K)."""
+        found: Array = self.lost.T @ self.batches.sums(factor)
+        for batch, (rows, mask) in self._missing():
+            found += (1 - self.lost[batch])[:, None] * mask.sums_by_feature(factor[rows])
+        return found
+
+    def _missing(self) -> Any:
+        return enumerate([] if self.missing_parts is None else self.missing_parts.parts)
+
+    def rows(self, index: Any) -> UnexposedGroups:
+        """Return the shares of some rows."""
+        batches = self.batches.rows(index)
+        whole = None if self.whole is None else self.whole.rows(index)
+        return unexposed(self.lost, batches, whole)
+
+
+def unexposed(lost: Array, batches: Batches, whole: Mask | None, parts: Any = None) -> UnexposedGroups:
+    """Return the shares that cells lack, with what is missing as a whole."""
+    nothing: Any = csr_array((len(batches.codes), lost.shape[1]), dtype=np.float64)
+    if whole is not None and parts is None:
+        parts = MissingInBatches.of(whole, batches)
+    return UnexposedGroups(nothing, True, lost, batches, whole, parts)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BatchedCounts(RatedCounts):
+    """Counts whose batches have factors; without any yet, they have the exposures of Poisson counts.
+
+    The noise is that of the counts of whole batches; their dispersion is 1/a.
+
+    Attributes
+    ----------
+    factors : ndarray (B, m) or None
+        Expected factors, or drawn ones.
+    held : bool
+        Whether factors stay as they are, whatever the state: they are known, or these are some rows of others.
+    drawn : bool
+        Whether factors are drawn ones.
+    """
+
+    factors: Array | None = None
+    held: bool = False
+    drawn: bool = False
+
+    @classmethod
+    def in_batches(cls, plain: Any, shape: float | None = None, learned: bool = False) -> BatchedCounts:
+        """Return counts with the batches of their rows, and factors with this shape or that where learning begins."""
+        noise = NegativeBinomial("quadratic", FIRST if shape is None else 1.0 / shape)
+        return cls.of(plain, noise, learned, False)
+
+    @property
+    def batches(self) -> Batches:
+        """Batches of the rows."""
+        batches: Batches = self.plain.batch
+        return batches
+
+    @property
+    def shape_of_factors(self) -> float:
+        """Shape a of the prior of factors."""
+        return 1.0 / float(self.dispersions[0])
+
+    @property
+    def to_start_from(self) -> Any:
+        """The counts without what batches have more or less of than all rows, if these all had the same means.
+
+        A start from the counts as they are has components for batches, and what they take the factors do not get.
+        """
+        x, a = self.rated.toarray(), self.shape_of_factors
+        expected = x.sum(axis=1, keepdims=True) * x.sum(axis=0) / max(x.sum(), 1.0)
+        factors, cells = (a + x) / (a + expected), self.plain.matrix.tocoo()
+        data = (cells.data / factors[self.batches.codes[cells.row], cells.col]).astype(cells.data.dtype)
+        places = self.plain.matrix.indices, self.plain.matrix.indptr
+        return self.plain.with_matrix(csr_array((data, *places), shape=self.shape))
+
+    @cached_property
+    def rated(self) -> csr_array:
+        """Counts of each batch, (B, m)."""
+        found: Any = csr_array((self.batches.number, self.shape[1]), dtype=np.float64)
+        for rows, part in self.plain.parts():
+            found = found + self.batches.rows(rows).members @ part.matrix.astype(np.float64)
+        return csr_array(found)
+
+    @cached_property
+    def missing_parts(self) -> MissingInBatches | None:
+        """Missing cells of each batch."""
+        return None if self.plain.mask is None else MissingInBatches.of(self.plain.mask, self.batches)
+
+    def cells(self, rows: slice) -> tuple[Array, None]:
+        """Return the counts of some batches, (batches, m); none are missing as a whole."""
+        return self.rated[rows].toarray(), None
+
+    def with_rates(self, lost: Array, ceilings: Array, state: Any = None, gain: float = 0.0) -> BatchedCounts:
+        """Return the same counts with factors: shares (B, m) that features lack of the largest (B,) of their batch."""
+        found = self._with_factors((1.0 - lost) * ceilings[:, None], lost, ceilings)
+        return self._knowing(replace(found, state=state, gain=gain, drawn=state is None))
+
+    def with_factors(self, factors: Array) -> BatchedCounts:
+        """Return the same counts with factors (B, m) that are known."""
+        ceilings = factors.max(axis=1)
+        return replace(self._with_factors(factors, 1.0 - factors / ceilings[:, None], ceilings), held=True)
+
+    def _with_factors(self, factors: Array, lost: Array, ceilings: Array) -> BatchedCounts:
+        exposure = ceilings[self.batches.codes] * self.plain.row_factor[:, 0]
+        mask = unexposed(lost, self.batches, self.plain.mask, self.missing_parts)
+        return replace(self, row_exposure=exposure, mask=mask, ceilings=ceilings, factors=factors)
+
+    def with_dispersions(self, dispersions: Array) -> BatchedCounts:
+        """Return the same counts with another dispersion, (1,), and without factors."""
+        noise = self.noise.with_dispersion(float(dispersions[0]))
+        return self._knowing(self.of(self.plain, noise, self.learned, self.given_totals))
+
+    def _knowing(self, other: BatchedCounts) -> BatchedCounts:
+        """Return counts of the same rows with what has been computed of them."""
+        for name in ("rated", "missing_parts"):
+            if name in vars(self):
+                vars(other)[name] = vars(self)[name]
+        if "log_sizes" in vars(self) and other.noise == self.noise:
+            vars(other)["log_sizes"] = self.log_sizes
+        return other
+
+    def around(self, inner: Any, rows: Any = None) -> BatchedCounts:
+        """Return the same around other counts, or around some rows of these, whose factors are held."""
+        found = self.of(inner, self.noise, self.learned, self.given_totals)
+        return found if rows is None or self.factors is None else found.with_factors(self.factors)
+
+    def log_of_means(self, means: Array) -> float:
+        """Return what factors, integrated out, add to the Poisson log-likelihood at means R (B, m) of batches."""
+        s, x = float(self.dispersions[0]), self.rated.toarray()
+        return self.log_sizes + float((means - (x + 1 / s) * np.log1p(s * means)).sum())
+
+    def without_names(self) -> BatchedCounts:
+        """Return the same counts with numbers for names, and with the same factors."""
+        inner = self.plain.without_names()
+        named: Any = {"row_names": inner.row_names, "feature_names": inner.feature_names}
+        return self._knowing(replace(self, plain=inner, matrix=inner.matrix, **named))
+
+    @property
+    def log_noise(self) -> float:
+        """What factors add to the log-likelihood, and to the log prior of a learned shape, in nats."""
+        if not self.held:
+            return self.log_prior + self.log_sizes + self.gain
+        x: Any = self.rated.tocoo()
+        factors: Any = self.factors
+        return float((x.data * np.log(factors[x.coords])).sum())
