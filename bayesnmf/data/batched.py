@@ -24,6 +24,10 @@ from bayesnmf.types import Array
 
 SHAPE = "batch_shape"  # name of the drawn one among what is drawn beside both sides
 FIRST = 0.1  # dispersion 1/a that learning begins with
+EVENLY = (
+    0.7548776662466927,
+    0.5698402909980532,
+)  # steps whose multiples fill the unit interval evenly, in two directions
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,13 +146,21 @@ class BatchedCounts(RatedCounts):
         """The counts without what batches have more or less of than all rows, if these all had the same means.
 
         A start from the counts as they are has components for batches, and what they take the factors do not get.
+        Counts are whole numbers again, as those on disk are: above or below by the place of a cell, without a bias.
         """
         x, a = self.rated.toarray(), self.shape_of_factors
         expected = x.sum(axis=1, keepdims=True) * x.sum(axis=0) / max(x.sum(), 1.0)
-        factors, cells = (a + x) / (a + expected), self.plain.matrix.tocoo()
-        data = (cells.data / factors[self.batches.codes[cells.row], cells.col]).astype(cells.data.dtype)
-        places = self.plain.matrix.indices, self.plain.matrix.indptr
-        return self.plain.with_matrix(csr_array((data, *places), shape=self.shape))
+        factors = (a + x) / (a + expected)
+
+        def even(number: int, rows: slice, part: Any) -> csr_array:
+            cells = part.matrix.tocoo()
+            data = cells.data / factors[self.batches.codes[rows][cells.row], cells.col]
+            places = ((rows.start + cells.row) * EVENLY[0] + cells.col * EVENLY[1]) % 1.0
+            found = csr_array((np.floor(data + places), cells.coords), shape=part.shape)
+            found.eliminate_zeros()
+            return found.astype(self.dtype)
+
+        return self.plain.rewritten(self.plain, even)
 
     @cached_property
     def rated(self) -> csr_array:

@@ -269,8 +269,6 @@ def served_with_batch(options: Any, method: str, model: str, noise: Noise, count
     if method != "map":
         check_proper_loadings(priors.loadings, "batch, whose factors would take any scale")
         check_proper_components(priors.components, "batch, whose factors would take any scale")
-    if not counts.rows_held:
-        raise ValueError("batch needs counts in memory: found counts on disk; read them with bayesnmf.read_counts")
     if method != "gibbs" or priors.loadings.support == "positive":
         return options
     if algorithm == "marginal":

@@ -155,7 +155,7 @@ def _exposed_sums_of_loadings(problem: Problem, loadings: Side) -> Array:
     def of_rows(part: Problem, here: State, rows: slice) -> Array:
         return here.loadings.exposed_sums(1, part.counts.row_weights)
 
-    if getattr(problem.counts, "learned", False):
+    if getattr(problem.counts, "learned", False) or isinstance(problem.counts, BatchedCounts):
         return problem.over_rows(State(loadings, empty_side()), of_rows, reads=False)
     return loadings.exposed_sums(1, problem.counts.row_weights)
 

@@ -77,7 +77,7 @@ class RowLayout:
     times : ndarray (K,) or None
         Factors of the columns of draws, whose scale was changed after they were written.
     shifted : bool
-        Whether the logarithms of factors of rows are kept, which matter where counts cluster or are missing.
+        Whether logarithms of factors of rows are kept, which matter where counts cluster, are missing or in batches.
     """
 
     of: Distribution | None
@@ -89,7 +89,7 @@ class RowLayout:
     @classmethod
     def like(cls, side: Side, counts: Counts) -> RowLayout:
         """Return the layout of the rows of a side in memory, which has at least two rows or is the only block."""
-        noted = counts.mask is not None or isinstance(counts, ClusteredCounts)
+        noted = counts.mask is not None or counts.batch is not None or isinstance(counts, ClusteredCounts)
         shifted = noted and side.log_shift is not None
         if side.conditional is None:
             return cls(None, (), tuple(part.shape[1] for part in parts_of(side.value)), None, shifted)

@@ -150,12 +150,22 @@ def state_from_word(problem: Problem, word: str, rank: int, rng: np.random.Gener
     If priors of components favour features, such as seeds, all of them are replaced by a start that has these features.
     """
     if isinstance(problem.counts, RatedCounts):  # rates would be those of a start that there is not yet
-        problem = replace(problem, counts=problem.counts.to_start_from)
+        begun = state_from_word(replace(problem, counts=problem.counts.to_start_from), word, rank, rng)
+        return _with_shifts_of(problem, begun)
     weights = favoured(problem.components_prior)
     if len(weights):
         return favoured_state(problem, weights, rng)
     begin = random_state if word.startswith("random") else data_state
     return _descended_state(problem, begin, rank, rng) if word.endswith("descent") else begin(problem, rank, rng)
+
+
+def _with_shifts_of(problem: Problem, state: State) -> State:
+    """Return a state whose loadings, where they are in files, know their part of the likelihood of these counts."""
+    over: Any = getattr(state.loadings, "over", None)
+    if over is None:
+        return state
+    shift = problem.over_rows(state, lambda part, here, _: here.loadings.shift(part.counts), reads=False)
+    return state._replace(loadings=state.loadings.with_sums(over._replace(shift=shift)))
 
 
 def data_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:
