@@ -37,8 +37,9 @@ GROUPS = {
         "Priors and noise",
         "A model is a pair of priors; [models and priors](../models.md) lists those that each model allows. "
         "[Noise](../noise.md) is how counts vary around their means.",
-        ("Priors", "Gamma", "Dirichlet", "ScaledDirichlet", "HierarchicalGamma", "NegativeBinomial", "Quasi", "Seeds",
-            "Batch",
+        (
+            "Priors", "Gamma", "Dirichlet", "ScaledDirichlet", "HierarchicalGamma", "NegativeBinomial", "Quasi",
+            "Seeds", "Batch",
         ),
     ),
     "choosing": Group(

@@ -79,7 +79,7 @@ def update_both_sides(problem: Problem, state: State, totals: Totals, schedule: 
     """Return the state with both sides updated, given the allocation step at `state`; its totals are overwritten."""
     rule = SCHEDULES[schedule.kind]
     moves = rule.moves(schedule.sweeps)
-    if not any(fresh for _, fresh in moves):
+    if not any(fresh for _, fresh in moves) and problem.counts.mask is None:  # which needs them again
         for each in state:
             each.forget()
     for place, fresh in moves:
