@@ -114,7 +114,7 @@ def _of_matrices(counts: Counts, fitted: SeveralCounts, argument: str, of: str) 
     made = _gathered(counts, fitted, places)
     matrix = canonical(made.matrix * weights, made.dtype) if np.any(weights != 1) else made.matrix
     exposures = made.row_exposure, made.feature_exposure
-    return SeveralCounts(matrix, made.row_names, fitted.feature_names, *exposures, made.mask, told)
+    return SeveralCounts(matrix, made.row_names, fitted.feature_names, *exposures, made.mask, matrices=told)
 
 
 def _places(given: Array, names: Array, argument: str, of: str) -> Array:
