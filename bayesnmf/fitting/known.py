@@ -14,15 +14,18 @@ from bayesnmf.checks import check_rank
 from bayesnmf.data.checks import check_features_in_columns
 from bayesnmf.data.counts import Counts, DataWarning
 from bayesnmf.data.covariates.reading import Covariates
-from bayesnmf.data.labels import Order, is_frame, order_of, split_labels
+from bayesnmf.data.labels import Order, is_frame, listed, order_of, split_labels
 from bayesnmf.data.reading import read_counts
 from bayesnmf.data.seeds import Seeds, seeds_of
+from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.fitting.checks import check_known_components, check_room_for_known, check_takes_seeds
 from bayesnmf.priors import Priors
 from bayesnmf.priors.pair import replace_sides, with_favoured
 from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.priors.specification import stated_components
+from bayesnmf.priors.values import rows_to_shares
 from bayesnmf.results.record import FitRecord
+from bayesnmf.types import Array
 
 RANK = 10  # without known components
 
@@ -142,9 +145,27 @@ def read_catalogue(path: str | os.PathLike[str]) -> Any:
 
 
 def in_order_of(counts: Counts, given: Any, argument: str = "fixed_components", of: str = "counts") -> Any:
-    """Return the values of given components with the features in the order of the counts."""
+    """Return the values of given components with the features in the order of the counts.
+
+    All features of the counts must be there, since a component would not say how many of their counts are its own.
+    Others are left out, with a DataWarning, and components that sum to 1 then do so over the features of the counts.
+    """
     found, names = split_labels(catalogue_of(given)), counts.feature_names
     check_features_in_columns(found, names, argument, of)
-    places = order_of(found.columns, names, Order(argument, "feature", of))
+    more = found.columns is not None and len(found.columns) > len(names)
+    places = order_of(found.columns, names, Order(argument, "feature", of, more=more))
     values = found.values.to_numpy() if is_frame(found.values) else found.values
-    return values if places is None else np.asarray(values)[:, places]
+    if places is None:
+        return values
+    whole = np.asarray(values)
+    return whole[:, places] if len(places) == whole.shape[1] else _cut(whole, places, found.columns, argument, of)
+
+
+def _cut(whole: Array, places: Array, labels: Any, argument: str, of: str) -> Array:
+    """Return components at these places, and say what is left out."""
+    beyond = [str(label) for label in np.delete(np.asarray(labels, dtype=object), places)]
+    sums, cut = whole.sum(axis=1), whole[:, places]
+    shares = bool(np.allclose(sums, 1))
+    lost = f"; they had up to {1 - cut.sum(axis=1).min():.1%} of a component, which sums to 1 over the others" * shares
+    warn_of_data(f"{argument} have features beyond those of the {of}, {len(beyond):,} left out: {listed(beyond)}{lost}")
+    return rows_to_shares(cut, cut.sum(axis=1)) if shares else cut

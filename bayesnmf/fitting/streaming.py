@@ -14,7 +14,7 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
-from bayesnmf.data.naming import in_feature_order
+from bayesnmf.data.naming import of_features
 from bayesnmf.fitting.checks import check_has_learned, check_stream, check_total
 from bayesnmf.fitting.closed_form import batching_of, fit_of_ascent
 from bayesnmf.fitting.fitted import Fit
@@ -235,7 +235,7 @@ class MinibatchVI:
         check_total(data)
         if self._first is None:
             return with_exposures(data, row_exposure, self.feature_exposure)
-        data = with_exposures(in_feature_order(data, self._first.feature_names, of="stream"), row_exposure)
+        data = with_exposures(of_features(data, self._first, of="stream"), row_exposure)
         check_new_exposure(self._first, data)
         check_exposed_alike(self._first, data)
         self._check_served(data, self._options)

@@ -89,3 +89,31 @@ def test_signatures_that_are_removed_from_cosmic_come_back(seed):
     cosines = np.array([cosine_of_return(known, lost, seed) for lost in range(20)])
     assert cosines[peaked].min() > 0.9
     assert (cosines > 0.9).sum() >= 15
+
+
+def test_features_that_the_counts_lack_are_left_out_of_a_catalogue():
+    """Its components sum to 1 over the others, as if it had been made of these."""
+    table = signatures("SBS96", ["one", "two"]).T
+    counts = pd.DataFrame(np.random.default_rng(0).poisson(9, (8, 90)), columns=[*KINDS["SBS96"]][:90])
+    kept = table[counts.columns]
+    share = 1 - kept.sum(axis=1).min()
+    message = (
+        f"fixed_components have features beyond those of the counts, 6 left out: .*up to {share:.1%} of a component"
+    )
+    with pytest.warns(bayesnmf.DataWarning, match=message):
+        found = bayesnmf.fit(counts, fixed_components=table, method="map", seed=0)
+    np.testing.assert_allclose(found.components, kept.div(kept.sum(axis=1), axis=0), rtol=1e-12)
+    gammas = bayesnmf.MAP(priors=bayesnmf.Priors(components=bayesnmf.Gamma(1.0, 1.0)))
+    with pytest.warns(bayesnmf.DataWarning, match="6 left out"):
+        cut = bayesnmf.fit(counts, fixed_components=5 * table, method="map", seed=0, options=gammas)
+    np.testing.assert_allclose(cut.components, 5 * kept, rtol=1e-12)
+
+
+def test_features_that_a_catalogue_lacks_are_refused():
+    """Zeros would say that no known component has their counts."""
+    table = signatures("SBS96", ["one", "two"]).T.iloc[:, 6:]
+    counts = pd.DataFrame(np.random.default_rng(0).poisson(9, (8, 96)), columns=[*KINDS["SBS96"]])
+    with pytest.raises(
+        ValueError, match=r"fixed_components must have the 96 features of the counts .* 6 features missing"
+    ):
+        bayesnmf.fit(counts, fixed_components=table, method="map", seed=0)

@@ -102,3 +102,24 @@ def test_identifiers_in_place_of_symbols_are_told_of_the_column_that_has_them():
     np.testing.assert_allclose(found, fitted("map").transform(COUNTS), rtol=1e-9)
     made.layers["raw"], made.X = made.X, 2 * made.X
     np.testing.assert_array_equal(fitted("map").transform(made, layer="raw", feature_labels="symbol"), found)
+
+
+@pytest.mark.filterwarnings("ignore::bayesnmf.DataWarning")
+def test_blocks_of_a_stream_may_have_other_features():
+    """Those that a block lacks are missing cells."""
+    options = bayesnmf.VI(algorithm="minibatch", priors=bayesnmf.Priors(components=bayesnmf.Gamma(1.0, 1.0)))
+    streams = [bayesnmf.MinibatchVI(rank=2, seed=0, options=options).partial_fit(COUNTS) for _ in range(2)]
+    found = streams[0].partial_fit(OTHER).components
+    np.testing.assert_allclose(found, streams[1].partial_fit(COUNTS, observed=SEEN).components, rtol=1e-10)
+    np.testing.assert_allclose(streams[0].transform(OTHER), streams[1].transform(COUNTS, observed=SEEN), rtol=1e-10)
+
+
+def test_a_stream_says_so_and_refuses_missing_features_of_dirichlet_components():
+    stream = bayesnmf.MinibatchVI(rank=2, seed=0).partial_fit(COUNTS)
+    before = stream.components
+    with (
+        pytest.warns(DataWarning, match="counts lack 6 of the 10 features of the stream"),
+        pytest.raises(ValueError, match="need Gamma priors on both sides"),
+    ):
+        stream.partial_fit(COUNTS[SHARED])
+    np.testing.assert_array_equal(stream.components, before)
