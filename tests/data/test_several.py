@@ -70,6 +70,8 @@ def test_a_row_may_lack_all_but_one_of_three_matrices() -> None:
     assert counts.mask.number == hidden.sum()
     np.testing.assert_array_equal(counts.mask.missing.toarray() > 0, hidden)
     np.testing.assert_array_equal(counts.mask.seen_rows, ~hidden.all(axis=1))
+    numbers = np.arange(hidden.size - counts.mask.number)
+    np.testing.assert_array_equal(counts.mask.places_of_observed(numbers), np.flatnonzero(~hidden))
     np.testing.assert_array_equal(counts.mask.features([0, 3]).seen_features, ~hidden[:, [0, 3]].all(axis=0))
 
 
