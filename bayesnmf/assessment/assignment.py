@@ -10,6 +10,7 @@ from scipy.sparse import csc_array, csr_array, vstack
 from bayesnmf.assessment.assignment_result import Assignment
 from bayesnmf.assessment.extra_components import aligned, first_extra
 from bayesnmf.checks import check_count, check_fraction, check_seed, seed_or_new
+from bayesnmf.data.batches import check_no_batches
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.checks import check_assignable
 from bayesnmf.data.counts import Counts
@@ -96,7 +97,7 @@ def assign(
     given = catalogue_of(catalogue)
     with progress_context(progress) as report:
         counts, own = without_missing(counts, missing)
-        data = with_missing(open_counts(counts, "float64", None, None, report), own, None, missing)
+        data = with_missing(check_no_batches(open_counts(counts, "float64", told=report), "assign"), own, None, missing)
         known = check_known_components(in_order_of(data, given, "catalogue"), data.shape[1], PARAMETER, "catalogue")
         known = np.ascontiguousarray(known / known.sum(axis=1, keepdims=True))
         check_assignable(data, known, noise)

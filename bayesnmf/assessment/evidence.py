@@ -14,6 +14,7 @@ from bayesnmf.assessment.bounds import elbo_marginal
 from bayesnmf.assessment.checks import check_enumerable, check_truth, check_untempered, check_visits
 from bayesnmf.assessment.evidence_result import Evidence, average
 from bayesnmf.checks import check_choice, check_count, check_rank, check_seed, check_size
+from bayesnmf.data.batches import check_no_batches
 from bayesnmf.data.checks import check_complete
 from bayesnmf.data.conversion import as_counts, check_integer_counts
 from bayesnmf.data.counts import Counts
@@ -105,7 +106,7 @@ def log_evidence(
     seed = check_seed(seed)
     if method is not None:
         check_choice(method, "method", tuple(PARTICLES))
-    data = as_counts(counts)
+    data = check_no_batches(as_counts(counts), "log_evidence")
     check_integer_counts(data, "the evidence", "round them")
     given = truth.priors if priors is None and isinstance(truth, Simulation) else priors
     job = _job(data, model, check_rank(rank), given, check_noise(noise))

@@ -235,6 +235,13 @@ def check_totals_free(given_totals: bool) -> None:
         )
 
 
+def check_no_batches(counts: Any, what: str) -> Any:
+    """Return counts; refuse those in batches, as of a simulation or a fit, for what has no factors of batches."""
+    if counts.batch is not None:
+        raise ValueError(f"{what} needs counts without batches, as it has no factors of them: give counts.matrix")
+    return counts
+
+
 def served_with_batch(options: Any, method: str, model: str, noise: Noise, counts: Any) -> Any:
     """Return the options for counts in batches, which may choose the sampler; refuse what cannot be fitted."""
     if method not in SERVED:

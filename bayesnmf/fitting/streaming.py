@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import check_count, check_rank, seed_or_new
+from bayesnmf.data.batches import check_no_batches
 from bayesnmf.data.checks import check_exposed_alike, check_new_exposure
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
@@ -231,7 +232,8 @@ class MinibatchVI:
 
     def _checked(self, counts: Any, row_exposure: Any, observed: Any, missing: Any) -> Counts:
         counts, own = without_missing(counts, missing)
-        data = with_missing(as_counts(counts, dtype=self.options.dtype), own, observed, missing)
+        data = check_no_batches(as_counts(counts, dtype=self.options.dtype), "a stream")
+        data = with_missing(data, own, observed, missing)
         check_total(data)
         if self._first is None:
             return with_exposures(data, row_exposure, self.feature_exposure)

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import check_count, check_instance, check_rank
+from bayesnmf.data.batches import check_no_batches
 from bayesnmf.data.checks import check_complete
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.checks import check_unexposed
@@ -99,7 +100,7 @@ def equivalences(
     seed = check_count(seed, "seed", minimum=0)
     effort = Effort() if effort is None else effort
     check_instance(effort, Effort, "effort")
-    data = as_counts(counts, dtype="float64")
+    data = check_no_batches(as_counts(counts, dtype="float64"), "equivalences")
     check_complete(data, "equivalences")
     check_unexposed(data, "equivalences", "counts without exposures: an array or a frame")
     check_some_counts(data)

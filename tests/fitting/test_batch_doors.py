@@ -217,6 +217,10 @@ def test_what_has_no_factors_is_refused_by_name():
         bayesnmf.fit(COUNTS, rank=2, seed=0, options=plain_vi()).batch_factors()
     with pytest.raises(ValueError, match="batch needs criterion='masked'"):
         bayesnmf.select(COUNTS, ranks=(1, 2), batch=LABELS, criterion="stability")
+    with pytest.raises(ValueError, match="log_evidence needs counts without batches"):
+        bayesnmf.log_evidence(DRAWN.counts, rank=2)
+    with pytest.raises(ValueError, match="a stream needs counts without batches"):
+        bayesnmf.MinibatchVI(rank=2).partial_fit(DRAWN.counts)
     with pytest.raises(ValueError, match="shape must be"):
         Batch(LABELS, shape=0)
 
