@@ -11,6 +11,7 @@ from matplotlib.colors import to_hex
 from bayesnmf import plots
 from bayesnmf.assessment.markers import markers
 from bayesnmf.assessment.predictive_checks import headings_and_lines, predictive_checks, verdict_of
+from bayesnmf.data.labels import listed
 from bayesnmf.data.mutations import read_types
 from bayesnmf.data.several import SeveralCounts
 from bayesnmf.fitting.fitted import Fit
@@ -283,6 +284,8 @@ def settings(fit: Fit) -> Section:
         ["noise", repr(fit.noise)],
         ["options", repr(replace(fit.options, priors=own))],
     ]
+    if fit.batch is not None:
+        rows.append(["batches", f"{listed(fit.batch.names.tolist())}; factors of shape {fit.batch.shape:.3g}"])
     return Section(
         "How to repeat it",
         tables=[Table(["", ""], rows, numeric=False)],

@@ -171,6 +171,13 @@ def test_the_command_line_reads_batches(tmp_path, monkeypatch):
     assert main(["fit", "counts.csv", "--rank", "2", "--batch", "donor", "--quiet"]) != 0
 
 
+def test_fits_say_that_they_have_batches():
+    from bayesnmf.pages.of_fit import settings
+
+    assert "40 rows × 15 features, 2 batches" in repr(FITS["vi"])
+    assert any("'a', 'b'; factors of shape" in row[1] for row in settings(FITS["vi"]).tables[0].rows)
+
+
 def test_groups_that_are_confounded_with_batches_are_told():
     contrasts, fit = bayesnmf.group_contrasts, FITS["vi"]
     with pytest.warns(bayesnmf.DataWarning, match="groups are confounded with batch: 'x' in 'b'; 'y' in 'a'"):
