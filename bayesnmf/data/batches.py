@@ -250,9 +250,7 @@ def served_with_batch(options: Any, method: str, model: str, noise: Noise, count
         )
     check_totals_free(MODELS[model].given_totals)
     if getattr(counts, "matrices", None) is not None:
-        raise ValueError(
-            "batch needs counts of one matrix: found several, whose weights factors leave out; fit one by one"
-        )
+        raise ValueError("batch needs counts of one matrix: found several; fit one by one")
     if noise != POISSON:
         raise ValueError(
             f"batch needs noise='poisson': found {noise.word!r}, with which factors are not conjugate; leave one out"
@@ -273,9 +271,10 @@ def served_with_batch(options: Any, method: str, model: str, noise: Noise, count
             "batch needs a prior of the components, since factors are free to take what they have: found "
             "priors.components='parameter'; give Dirichlet(1)"
         )
-    if method != "map":
-        check_proper_loadings(priors.loadings, "batch, whose factors would take any scale")
-        check_proper_components(priors.components, "batch, whose factors would take any scale")
+    if method == "map":
+        return _with_basis(options)
+    check_proper_loadings(priors.loadings, "batch, whose factors would take any scale")
+    check_proper_components(priors.components, "batch, whose factors would take any scale")
     if method != "gibbs" or priors.loadings.support == "positive":
         return options
     if algorithm == "marginal":
@@ -284,3 +283,18 @@ def served_with_batch(options: Any, method: str, model: str, noise: Noise, count
             "beside the others; leave algorithm out"
         )
     return replace(options, algorithm="allocations")
+
+
+def _with_basis(options: Any) -> Any:
+    """Return options of map in the basis in which the mode leaves the scale of factors at 1; refuse the other one.
+
+    Densities of loadings are largest at small ones, those of their logarithms are not, and rise for ever where flat.
+    """
+    flat = any(getattr(each, "flat", False) for each in (options.priors.loadings, options.priors.components))
+    basis = "natural" if flat else "log"
+    if options.basis not in (None, basis):
+        raise ValueError(
+            f"batch needs basis={basis!r} with these priors: found {options.basis!r}, whose mode has factors far from "
+            "1; leave basis out"
+        )
+    return replace(options, basis=basis)

@@ -33,7 +33,9 @@ def cure_of(result: FitRecord) -> str:
     options: Any = result.options
     by_kkt = hasattr(options, "kkt_tol")
     if by_kkt and result.status.iterations < options.max_iter:  # at rest, but not at an optimum
-        return cure_of_mode(options, result.counts.mask is not None or isinstance(result.noise, NegativeBinomial))
+        counts = result.counts
+        plain = counts.mask is not None or counts.batch is not None or isinstance(result.noise, NegativeBinomial)
+        return cure_of_mode(options, plain)
     if getattr(options, "draws", None) == "auto":
         return _cure_of_chains(result.status.reason)
     change = METHODS[result.method].cure
@@ -45,7 +47,7 @@ def cure_of(result: FitRecord) -> str:
 def cure_of_mode(options: MAP, plain: bool = False) -> str:
     """Return advice, legal with these options and priors, for a mode that settled before it reached an optimum.
 
-    Counts with missing cells or negative binomial noise are fitted by EM alone (`plain`).
+    Counts with missing cells, batches or negative binomial noise are fitted by EM alone (`plain`).
     """
     if options.algorithm == "em" and not plain and _allows_coordinate_descent(options):
         return "use algorithm='scd', extrapolate=True in bayesnmf.MAP(...)"

@@ -49,6 +49,22 @@ def test_factors_are_recovered(method):
     assert (table["lower"] < table["upper"]).all()
 
 
+@pytest.mark.parametrize("model", ["poisson", "gamma_poisson", "hierarchical_poisson", "dirichlet_gamma"])
+@pytest.mark.parametrize("method", ["map", "vi"])
+def test_factors_are_about_one(method, model):
+    """The counts do not say of which scale they are; the mode of loadings would have them at three and more."""
+    if (method, model) == ("vi", "poisson"):
+        return  # its priors are flat
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = bayesnmf.fit(COUNTS, model, 2, method, seed=0, batch=LABELS)
+    assert fit.batch.mean.mean(axis=1) == pytest.approx(1.0, abs=0.15)
+    if method == "map":
+        other = {"natural": "log", "log": "natural"}[fit.options.basis]
+        with pytest.raises(ValueError, match=f"basis='{fit.options.basis}'"):
+            bayesnmf.fit(COUNTS, model, 2, "map", seed=0, options=MAP(basis=other), batch=LABELS)
+
+
 @every_fit
 def test_means_of_cells_have_factors_everywhere(method):
     fit = FITS[method]
