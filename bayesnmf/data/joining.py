@@ -7,6 +7,7 @@ as "sbs: A[C>A]A".
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -28,8 +29,19 @@ from bayesnmf.priors.noise import POISSON, FeatureGroups, NegativeBinomial, Nois
 from bayesnmf.types import Array
 
 
+def is_mudata_file(x: Any) -> bool:
+    """Return whether this is the path of a file of MuData."""
+    return isinstance(x, str | os.PathLike) and str(x).lower().endswith(".h5mu")
+
+
 def matrices_of(x: Any) -> dict[str, Any]:
-    """Return the matrices of a mapping or MuData by name."""
+    """Return the matrices of a mapping, of MuData or of a file of it, by name."""
+    if is_mudata_file(x):
+        try:
+            import mudata
+        except ImportError as error:
+            raise ImportError("reading .h5mu files needs mudata: pip install mudata") from error
+        x = mudata.read_h5mu(x)
     if not is_several(x):
         raise TypeError(
             f"weights must be those of several matrices, as in fit({{'sbs': X, 'id': Y}}, weights={{'id': 2}}): found "

@@ -1,5 +1,6 @@
 """Several matrices of the same rows: how they are joined, read apart again, and what is refused."""
 
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy.sparse import csr_array
 
 import bayesnmf
 from bayesnmf import DataWarning
-from bayesnmf.data.blocks.opening import open_several
+from bayesnmf.data.blocks.opening import open_counts, open_several
 from bayesnmf.data.joining import joined
 from bayesnmf.data.mask import GroupMask
 from bayesnmf.data.several import SeveralCounts
@@ -138,3 +139,14 @@ def test_counts_on_disk_are_refused() -> None:
     on_disk = SimpleNamespace(rows_held=0)  # as that of blocks
     with pytest.raises(TypeError, match=r"'a' must be one matrix in memory, .* found counts on disk"):
         joined({"a": on_disk, "b": bayesnmf.as_counts(B)})
+
+
+def test_files_of_mudata_are_read(tmp_path, monkeypatch) -> None:
+    """By a package that need not be there, and is named then."""
+    read = SimpleNamespace(read_h5mu=lambda path: SimpleNamespace(mod={"a": A, "b": B}))
+    monkeypatch.setitem(sys.modules, "mudata", read)
+    assert open_counts(tmp_path / "cells.h5mu", "float64").matrices.names == ("a", "b")
+    assert opened(str(tmp_path / "cells.h5mu"), weights={"b": 2}).matrices.weights.tolist() == [1, 2]
+    monkeypatch.setitem(sys.modules, "mudata", None)
+    with pytest.raises(ImportError, match="needs mudata: pip install mudata"):
+        open_counts("cells.h5mu", "float64")

@@ -20,7 +20,7 @@ from bayesnmf.data.blocks.store import ABOUT, VERSION, Store, write_store
 from bayesnmf.data.blocks.stored_matrix import StoredMatrix
 from bayesnmf.data.conversion import as_counts, is_several
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.joining import joined, matrices_of, of_each_matrix
+from bayesnmf.data.joining import is_mudata_file, joined, matrices_of, of_each_matrix
 from bayesnmf.data.labels import is_frame, split_labels
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.reading import read_counts
@@ -81,7 +81,7 @@ def open_counts(
     arrays.
     """
     told = told or (lambda *_: None)
-    if is_several(x):
+    if is_several(x) or is_mudata_file(x):
         return open_several(x, dtype, layer, feature_labels, told)
     if isinstance(x, BlockedCounts) and layer is None and feature_labels is None:
         return x.as_type(dtype)
