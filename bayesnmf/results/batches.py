@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.data.batched import BatchedCounts
+from bayesnmf.data.labels import listed
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sides import with_rates_at
 from bayesnmf.priors import Gamma
 from bayesnmf.types import Array
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FittedBatches:
     """Factors of batches and features.
 
@@ -39,6 +40,10 @@ class FittedBatches:
     mean: Array
     q: Gamma | None = None
     learned: bool = False
+
+    def __repr__(self) -> str:
+        told = f"shape {self.shape:.4g}, {'learned' if self.learned else 'given'}"
+        return f"FittedBatches({listed(list(map(str, self.names)))}: {self.mean.shape[1]:,} factors each, {told})"
 
     def of_names(self, names: Array) -> FittedBatches:
         """Return the factors of batches with these names, the first of which are those here; 1 for all others."""

@@ -53,7 +53,7 @@ BAD = {
     "text and numbers": ([[1, "b"]], TypeError, "real numbers"),
     "object": (np.array([[1, 2]], object), TypeError, "real numbers: found dtype object"),
     "None": (None, TypeError, "real numbers: found dtype object"),
-    "dict": ({"a": [1]}, TypeError, "real numbers: found dtype object"),
+    "dict": ({"a": [1]}, TypeError, "one matrix here: found several by name"),
     "dates": (np.array([["2020-01-01"]], "M8[D]"), TypeError, "real numbers"),
     "complex": ([[1j]], TypeError, "real numbers: found dtype complex128"),
     "complex sparse": (sp.csr_array([[1j]]), TypeError, "real numbers: found dtype complex128"),

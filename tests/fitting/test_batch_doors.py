@@ -65,6 +65,11 @@ def test_factors_are_about_one(method, model):
             bayesnmf.fit(COUNTS, model, 2, "map", seed=0, options=MAP(basis=other), batch=LABELS)
 
 
+def test_factors_print_as_one_line():
+    shape = FITS["vi"].batch.shape
+    assert repr(FITS["vi"].batch) == f"FittedBatches('a', 'b': 15 factors each, shape {shape:.4g}, learned)"
+
+
 @every_fit
 def test_means_of_cells_have_factors_everywhere(method):
     fit = FITS[method]
