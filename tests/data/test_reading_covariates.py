@@ -59,6 +59,10 @@ def test_types_of_columns():
     design, coding = read_covariates(None, numbered, NAMES)
     assert coding.terms == ["Intercept", "0", "1"]
     assert np.array_equal(design_of(coding, numbered, NAMES), design)
+    assert read_covariates("~ age", FRAME.astype(object), NAMES).coding.levels == {}
+    as_text = FRAME.assign(age=[*map(str, AGE)])
+    assert len(read_covariates("~ C(age)", as_text, NAMES[:5]).coding.levels["age"]) == 5
+    assert len(read_covariates("~ age", as_text.astype({"age": "category"}), NAMES[:5]).coding.levels["age"]) == 5
     assert read_covariates("~ flag", FRAME.assign(flag=[True, False] * 3), NAMES).coding.terms == ["Intercept", "flag"]
 
 
@@ -75,6 +79,8 @@ def test_other_rows_are_coded_as_the_fitted_ones():
     assert standard @ effects == pytest.approx(design @ (coding.unit @ effects))
     with pytest.raises(ValueError, match=r"covariates column 'arm' has 'd', which no fitted row has"):
         design_of(coding, FRAME.assign(arm="d"), NAMES)
+    with pytest.raises(ValueError, match=r"covariates column 'age' must be numbers, as in the fit"):
+        design_of(coding, FRAME.assign(age="old"), NAMES)
 
 
 REFUSED = {
@@ -96,6 +102,12 @@ REFUSED = {
     "a sum of others": ("~ age + twice", FRAME.assign(twice=2 * np.array(AGE)), "'twice' is a sum of others"),
     "too many": (None, np.vander(AGE, 8)[:, :-1] / 77.0, "'x.' is a sum of others"),
     "too few rows": (None, {"age": AGE[:5]}, "a row for each of 6 rows of the counts: found 5"),
+    "names that repeat": ("~ age", pd.concat([FRAME, FRAME], axis=1), "names that differ: 'age' repeats"),
+    "names that repeat, without a formula": (None, pd.concat([FRAME[["age"]]] * 2, axis=1), "'age' repeats"),
+    "columns of other lengths": (None, {"age": AGE, "dose": [1.0]}, "a list for each column, all of one length"),
+    "no lists": (None, {"age": 40}, "a list for each column"),
+    "numbers as text": ("~ age", FRAME.assign(age=[*map(str, AGE)]), r"written as text: .* or write C\(age\)"),
+    "dates": ("~ day", FRAME.assign(day=pd.date_range("2020", periods=6)), "column 'day' has dates"),
     "other rows": ("~ age", FRAME.set_axis(list("uvwxyz")), "6 rows missing"),
 }  # fmt: skip
 

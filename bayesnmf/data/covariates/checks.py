@@ -36,14 +36,25 @@ def check_has_covariates(formula: Any, covariates: Any) -> None:
         raise ValueError("formula needs covariates, which its names are columns of: give covariates=frame, or AnnData")
 
 
+def check_mapping(covariates: Any, error: Exception | None) -> None:
+    """Refuse a mapping whose columns are not lists of one length."""
+    if error is not None:
+        raise ValueError(
+            f"covariates as a mapping must have a list for each column, all of one length, as in {{'age': [40, 70]}}: "
+            f"found {shown(dict(covariates))}; write them so"
+        ) from error
+
+
 def check_columns(frame: Any, names: list[str], argument: str = "covariates") -> None:
-    """Refuse names that are no columns, and missing values in those that are used."""
+    """Refuse names that are no columns or several, and missing values in those that are used."""
     absent = [name for name in names if name not in frame.columns]
     if absent:
         raise ValueError(
             f"{argument} must have the columns of the formula: {listed(absent)} missing; there are "
             f"{listed([str(each) for each in frame.columns]) or 'none'}"
         )
+    if twice := [name for name in dict.fromkeys(names) if (frame.columns == name).sum() > 1]:
+        raise ValueError(f"{argument} must have columns with names that differ: {listed(twice)} repeats; rename them")
     for name in names:
         gone = np.flatnonzero(frame[name].isna().to_numpy())
         if len(gone):
@@ -65,6 +76,30 @@ def check_numbers(frame: Any, design: Array | None) -> None:
     if len(bad):
         raise ValueError(
             f"covariates must be finite: column {str(frame.columns[bad[0]])!r} has infinite values; clip them"
+        )
+
+
+def check_kinds(frame: Any, names: list[str]) -> None:
+    """Refuse columns of dates, and of numbers that are written as text, which would be a category for each value."""
+    import pandas as pd
+
+    for name in names:
+        column = frame[name]
+        if column.dtype.kind in "mM":
+            raise ValueError(f"covariates column {name!r} has dates: make numbers of them, such as years")
+        words = column.dtype == object or isinstance(column.dtype, pd.StringDtype)
+        if words and pd.to_numeric(column, errors="coerce").notna().all():
+            raise ValueError(
+                f"covariates column {name!r} has numbers that are written as text: make numbers of them by "
+                f"astype(float), or write C({name}) for a category of each"
+            )
+
+
+def check_are_numbers(frame: Any, names: list[str]) -> None:
+    """Refuse other values in columns that were numbers in the fit."""
+    if words := [name for name in names if not is_number(frame[name])]:
+        raise ValueError(
+            f"covariates column {listed(words)} must be numbers, as in the fit: found others; convert them"
         )
 
 

@@ -11,14 +11,17 @@ import numpy as np
 from bayesnmf.checks import is_counted
 from bayesnmf.data.annotated import is_annotated
 from bayesnmf.data.covariates.checks import (
+    check_are_numbers,
     check_code,
     check_columns,
     check_design,
     check_formula,
     check_frame,
     check_has_covariates,
+    check_kinds,
     check_levels,
     check_levels_vary,
+    check_mapping,
     check_numbers,
     check_recovered,
     is_number,
@@ -81,6 +84,7 @@ def read_covariates(formula: str | None, covariates: Any, row_names: Array) -> C
         categories = {found[1].strip("`") for found in CATEGORY.finditer(given)}
         columns = _names_in(formula)
         check_columns(frame, columns)
+        check_kinds(frame, [name for name in columns if name not in categories])
         levels = {name: _levels(frame[name]) for name in columns if name in categories or not is_number(frame[name])}
         check_levels_vary(levels)
         names, design = _matrix(formula, frame, columns, levels)
@@ -92,6 +96,7 @@ def design_of(coding: Coding, covariates: Any, row_names: Array) -> Array:
     """Return the design of other rows by a coding, (n, p)."""
     frame = _in_order(covariates, row_names)
     check_columns(frame, coding.columns)
+    check_are_numbers(frame, [name for name in coding.columns if name not in coding.levels])
     if coding.formula is None:
         return _numbers(frame[coding.columns])
     return _matrix(coding.formula, frame, coding.columns, coding.levels)[1]
@@ -140,13 +145,13 @@ def _frame_of(covariates: Any) -> tuple[Any, Array | None]:
 
     columns_alone = isinstance(covariates, Mapping) and not hasattr(covariates, "dims")
     if columns_alone:
-        covariates = pd.DataFrame(dict(covariates))
+        covariates = _frame_of_columns(covariates)
     if hasattr(covariates, "to_frame") and hasattr(covariates, "index"):
         covariates = covariates.to_frame()
     values, rows, columns = split_labels(covariates)
     rows = None if columns_alone and is_counted(covariates.index) else rows
     if isinstance(values, pd.DataFrame):
-        return values.rename(columns=str), rows
+        return values.rename(columns=str).infer_objects(), rows
     array = np.asarray(values)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or array.dtype.kind not in "biuf":
@@ -154,6 +159,19 @@ def _frame_of(covariates: Any) -> tuple[Any, Array | None]:
     return pd.DataFrame(
         array, columns=[f"x{place}" for place in range(array.shape[1])] if columns is None else columns
     ), rows
+
+
+def _frame_of_columns(covariates: Any) -> Any:
+    """Return a mapping of columns as a DataFrame."""
+    import pandas as pd
+
+    found, fault = None, None
+    try:
+        found = pd.DataFrame(dict(covariates))
+    except ValueError as error:
+        fault = error
+    check_mapping(covariates, fault)
+    return found
 
 
 def _levels(column: Any) -> list[str]:
