@@ -144,9 +144,14 @@ def check_weights_served(counts: SeveralCounts, method: str) -> None:
         raise ValueError("weights must be whole numbers for method='gibbs', which draws whole counts; use method='vi'")
 
 
+def is_weighted(counts: Any) -> bool:
+    """Return whether counts are several matrices with weights."""
+    return isinstance(counts, SeveralCounts) and counts.matrices.weighted
+
+
 def check_unweighted(counts: Any, what: str) -> None:
     """Refuse what needs a distribution of the counts for matrices with weights, which have none."""
-    if isinstance(counts, SeveralCounts) and counts.matrices.weighted:
+    if is_weighted(counts):
         raise ValueError(
             f"{what} need a distribution of the counts, which weights of matrices leave none: fit without weights"
         )

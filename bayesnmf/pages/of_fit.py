@@ -13,7 +13,7 @@ from bayesnmf.assessment.markers import markers
 from bayesnmf.assessment.predictive_checks import headings_and_lines, predictive_checks, verdict_of
 from bayesnmf.data.labels import listed
 from bayesnmf.data.mutations import read_types
-from bayesnmf.data.several import SeveralCounts
+from bayesnmf.data.several import SeveralCounts, is_weighted
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.options import METHODS as RECORDS
@@ -254,7 +254,7 @@ def checks(fit: Fit) -> Section:
         return Section(CHECKED, [ON_DISK])
     if isinstance(fit.noise, Quasi):
         return Section(CHECKED, [NO_DISTRIBUTION])
-    if fit.is_of_matrix or (isinstance(fit.counts, SeveralCounts) and fit.counts.matrices.weighted):
+    if fit.is_of_matrix or is_weighted(fit.counts):
         return Section(CHECKED, [OF_ALL])
     found = predictive_checks(fit, number_to_replicate(fit, REPLICATES), seed=fit.seed)
     figure = drawn(lambda: plots.predictive_checks(found), "Statistics of replicated counts beside those observed.")

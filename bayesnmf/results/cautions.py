@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.data.several import is_weighted
 from bayesnmf.inference.starts.exchanging import find_idle
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning, FitWarning
 from bayesnmf.options import MAP, METHODS
@@ -153,9 +154,11 @@ def cautions_of_model(fit: FitRecord) -> list[str]:
 def caution_of_noise(fit: FitRecord) -> str:
     """Return a caution about counts that vary more than the noise of the fit says; "" if they do not.
 
-    Of many cells, about 2e7 are looked at. Means that have not converged say nothing of the counts, nor do new rows.
+    Of many cells, about 2e7 are looked at. Means that have not converged say nothing of the counts, nor do new rows, or
+    weighted counts of their noise.
     """
-    if fit.noise != POISSON or fit.is_projected or not (fit.counts.total and fit.status.converged):
+    says = fit.noise == POISSON and not (fit.is_projected or is_weighted(fit.counts))
+    if not (says and fit.counts.total and fit.status.converged):
         return ""
     ratio, error = overall_dispersion(fit, SAMPLED)
     if not (ratio > DISPERSED and ratio > 1 + FAR * error):

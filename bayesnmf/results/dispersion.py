@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bayesnmf.data.several import check_unweighted
 from bayesnmf.kernels.cpu.pearson import pearson_sums
 from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.specification import stated_components
@@ -57,6 +58,7 @@ class Dispersion:
 
 def dispersion(fit: FitRecord) -> Dispersion:
     """Return the dispersion of the counts around the means of a fit; see `bayesnmf.Fit.dispersion`."""
+    check_unweighted(fit.counts, "dispersions of all matrices")
     sums = _sums(fit, slice(None), by_column=True)
     own, other = _free_loadings(fit), _free_components(fit)
     ratio, error = _overall(sums[0], own, other, fit.counts.shape[1])

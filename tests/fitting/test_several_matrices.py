@@ -95,9 +95,11 @@ def test_gibbs_draws_whole_counts() -> None:
 
 def test_weights_leave_no_distribution_of_the_counts() -> None:
     fit = fitted(HALVES, weights={"b": 2})
-    for ask in (fit.sample_posterior_predictive, lambda: bayesnmf.predictive_checks(fit)):
+    for ask in (fit.sample_posterior_predictive, fit.dispersion, lambda: bayesnmf.predictive_checks(fit)):
         with pytest.raises(ValueError, match="which weights of matrices leave none: fit without weights"):
             ask()
+    assert fit.matrix("b").dispersion().ratio == pytest.approx(fitted(HALVES).matrix("b").dispersion().ratio, rel=0.2)
+    assert "as much as Poisson" not in repr(bayesnmf.fit(HALVES, rank=1, seed=0, weights={"a": 9, "b": 9}))
 
 
 @pytest.mark.parametrize(
