@@ -133,6 +133,8 @@ def free_components(prior: Distribution, rank: int) -> Array:
 def movable_components(priors: Priors, rank: int) -> Array:
     """Return the components that may change places: the largest group of those not known that have the same priors."""
     free = np.arange(rank) if priors.components == PARAMETER else free_components(priors.components, rank)  # type: ignore[arg-type]
+    if not len(free):
+        return free
     groups = np.zeros(len(free), np.intp)
     for prior, axis in ((priors.loadings, -1), (priors.components, -2)):
         for parameter in {} if prior == PARAMETER else prior.parameters.values():  # type: ignore[union-attr]

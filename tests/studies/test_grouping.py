@@ -79,6 +79,9 @@ def test_known_components_keep_their_places():
     fitted = bayesnmf.fit(RNG.poisson(3.0, (8, 6)), rank=3, seed=0, fixed_components=[[1 / 6] * 6],
                           options=VI(start="random", tol=1e-4))  # fmt: skip
     assert movable_components(fitted.priors, 3).tolist() == [1, 2]
+    known = bayesnmf.fit(RNG.poisson(3.0, (8, 6)), seed=0, fixed_components=RNG.dirichlet(np.ones(6), 2),
+                         options=VI(priors=Priors(Gamma(np.array([1.0, 2.0]), 0.1))))  # fmt: skip
+    assert movable_components(known.priors, 2).tolist() == []
 
 
 def test_empty_components_match_each_other_and_no_others():
