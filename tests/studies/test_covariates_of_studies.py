@@ -37,5 +37,7 @@ def test_ranks_are_compared_with_covariates():
     }
     found = bayesnmf.select(COUNTS, **given)
     assert found.best.rank == 2
-    with pytest.raises(ValueError, match="covariates differ between rows"):
-        bayesnmf.select(COUNTS, **given | {"criterion": "heldout"})
+    for criterion, words in (("heldout", "withhold="), ("stability", "'stability'"), ("evidence", "'evidence'")):
+        more = {"criterion": criterion, "splits": None, "method": None, "options": None}
+        with pytest.raises(ValueError, match=f"covariates need criterion='masked', or .*: found {words}"):
+            bayesnmf.select(COUNTS, **given | more)

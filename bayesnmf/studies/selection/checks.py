@@ -67,6 +67,16 @@ def check_noises(criterion: str, noise: Any) -> list[Noise]:
     return noises
 
 
+def check_covariates_scored(criterion: str, covariates: Any, withhold: float) -> None:
+    """Refuse covariates of rows for criteria that score other rows, or temper the posterior."""
+    if covariates is not None and (criterion in ("stability", "evidence") or withhold):
+        found = f"withhold={withhold:g}" if criterion == "heldout" else repr(criterion)
+        raise ValueError(
+            f"covariates need criterion='masked', or 'heldout' with withhold=0: found {found}; use one of these, or "
+            "leave covariates and formula out"
+        )
+
+
 def check_data(criterion: str, counts: Counts, options: Any) -> None:
     """Refuse counts and options that the criterion has no use for."""
     if not counts.total:

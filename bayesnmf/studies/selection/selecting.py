@@ -35,6 +35,7 @@ from bayesnmf.priors.specification import check_model
 from bayesnmf.studies.selection.by_evidence import by_evidence
 from bayesnmf.studies.selection.by_stability import by_stability
 from bayesnmf.studies.selection.checks import (
+    check_covariates_scored,
     check_criterion,
     check_data,
     check_noises,
@@ -130,7 +131,7 @@ def select(
         of_rows = read_given(formula, covariates, counts, data.row_names)
         of_all = {"noises": noises, "seeds": seeds_of(seeds), "covariates": of_rows, **settings}
         plan = SelectionPlan(data, candidates, method, options, seed, report, **of_all)
-        _check_candidates(plan, new_rows=by == "stability" or settings["withhold"] > 0)
+        _check_candidates(plan, by, settings["withhold"])
         warnings.simplefilter("ignore", FitWarning)  # the table reports it
         found = _by(by, plan, kept)
         return _checked(found, plan) if check and not found.interrupted else found
@@ -141,8 +142,9 @@ def _candidates(models: Iterable[str] | str, ranks: Iterable[int] | int) -> list
     return [Candidate(model, rank) for model in names for rank in check_ranks(ranks)]
 
 
-def _check_candidates(plan: SelectionPlan, new_rows: bool) -> None:
+def _check_candidates(plan: SelectionPlan, criterion: str, withhold: float) -> None:
     """Refuse candidates that cannot be fitted, before the first fit and not after hours of fits."""
+    check_covariates_scored(criterion, plan.covariates, withhold)
     check_start_has_seeds(getattr(plan.options, "start", None), plan.seeds)
     for candidate in plan.candidates:
         filled = plan.options_for(candidate, plan.counts)
@@ -151,7 +153,7 @@ def _check_candidates(plan: SelectionPlan, new_rows: bool) -> None:
             served_options(filled, noise, plan.method, plan.counts)
             if plan.counts.batch is not None:
                 served_with_batch(filled, plan.method, candidate.model, noise, plan.counts)
-        if new_rows:
+        if criterion == "stability" or withhold > 0:
             check_one_prior_for_all_rows(filled.priors.loadings)
 
 
