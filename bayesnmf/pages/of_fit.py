@@ -37,6 +37,7 @@ from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.results.cautions import cautions_of, cautions_of_model
 from bayesnmf.results.checks import Groups
 from bayesnmf.results.describing import state_of
+from bayesnmf.results.effects import has_effects_to_show
 from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals, told_of_intervals
 from bayesnmf.results.record import LEARNED
 from bayesnmf.results.replication import number_to_replicate
@@ -70,7 +71,7 @@ def sections_of_fit(
     parts = (
         lambda: [overview(fit)],
         lambda: [composition(fit, groups)],
-        lambda: [covariates(fit)] if fit.priors.loadings.has_effects else [],  # type: ignore[union-attr]
+        lambda: [covariates(fit)] if has_effects_to_show(fit) else [],
         lambda: components_of_matrices(fit, image_shape),
         lambda: [convergence(fit)],
         lambda: [uncertainty(fit)],

@@ -25,6 +25,7 @@ from bayesnmf.checks import check_fraction
 from bayesnmf.data.covariates.checks import check_has_effects
 from bayesnmf.data.covariates.coding import Coding
 from bayesnmf.data.covariates.reading import design_of, names_of_rows
+from bayesnmf.data.several import check_of_all
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.response.effects import information_of_effects
 from bayesnmf.inference.sampling.effects import EffectDraws
@@ -110,6 +111,7 @@ def drawn_effects(fit: FitRecord) -> EffectsDrawn:
     if chains is not None:
         draws = chains.reshape(-1, *chains.shape[2:])
         return EffectsDrawn(draws, draws.mean(axis=0), "intervals: draws of the posterior", cautions_of_spread(fit))
+    check_of_all(fit, "effects of covariates, unless a chain has drawn them,")  # its rows alone would say less
     read, wide = for_intervals(fit), cautions_of_spread(fit)
     drawn: Any = read.estimate
     if drawn.kind == "draws":
@@ -118,6 +120,12 @@ def drawn_effects(fit: FitRecord) -> EffectsDrawn:
         return EffectsDrawn(found, found.mean(axis=0), source_of_intervals(read), [*cautions_of_intervals(read), *wide])
     found = in_units(fit, _normal_draws(fit, prior), fit.components[None])
     return EffectsDrawn(found, in_units(fit, prior.effects[None], fit.components[None])[0], LAPLACE, [LAPLACE, *wide])
+
+
+def has_effects_to_show(fit: FitRecord) -> bool:
+    """Return whether a fit has effects, which that of one of several matrices has where a chain has drawn them."""
+    found: Any = fit.priors.loadings
+    return found.has_effects and (not fit.is_of_matrix or EFFECTS in (fit.statistics or {}))
 
 
 def terms_of_effects(fit: FitRecord) -> Array:

@@ -1,6 +1,7 @@
 """The fit of one of several matrices."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -193,4 +194,22 @@ def test_rows_of_one_matrix_keep_their_priors(tmp_path) -> None:
     part = fit.matrix("b")
     part.save(tmp_path / "part.nc")
     assert len(bayesnmf.load(tmp_path / "part.nc").priors.loadings.design) == 9
-    assert len(part.effects()) == len(fit.effects())
+
+
+@quietly
+def test_effects_are_those_of_all_matrices(tmp_path) -> None:
+    """Those that chains have drawn; others would be read from the rows and counts of one matrix again."""
+    age = pd.DataFrame({"age": np.linspace(-1, 1, 12)}, COUNTS.index)
+    fits = {method: bayesnmf.fit(MATRICES, "gamma_poisson", K, method, seed=0, options=OPTIONS[method], covariates=age)
+            for method in ("vi", "gibbs")}  # fmt: skip
+    part, rows = fits["vi"].matrix("b"), pd.DataFrame({"age": [0.0]})
+    asked = (part.effects, lambda: part.predicted_shares(rows), lambda: bayesnmf.group_contrasts(part, "age"))
+    for ask in asked:
+        with pytest.raises(ValueError, match=r"effects of covariates, .* need the fit of all matrices"):
+            ask()
+    shown = ["What the loadings depend on" in Path(bayesnmf.report(each, tmp_path / "of.html")).read_text("utf-8")
+             for each in (part, fits["gibbs"].matrix("b"))]  # fmt: skip
+    assert shown == [False, True]
+    whole, drawn = fits["gibbs"].effects(), fits["gibbs"].matrix("b").effects()
+    np.testing.assert_allclose(drawn.xs("age", level="term"), whole.xs("age", level="term"), rtol=1e-12)
+    assert np.all(drawn.xs("Intercept", level="term").effect < whole.xs("Intercept", level="term").effect)
