@@ -40,6 +40,19 @@ def test_a_simulation_has_factors_and_its_counts_carry_the_batches():
     )
 
 
+@quietly
+def test_covariates_that_are_those_of_batches_are_told():
+    """Columns with one value in each batch; others vary within batches, and nothing is told of them."""
+    frame = pd.DataFrame({"arm": LABELS, "age": np.arange(40.0)})
+    given = {"rank": 2, "seed": 0, "options": plain_vi(max_iter=5)}
+    with pytest.warns(bayesnmf.DataWarning, match=r"confounded with batch: 'arm\[T.b\]', with one value in each"):
+        bayesnmf.fit(COUNTS, batch=LABELS, formula="~ arm + age", covariates=frame, **given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", bayesnmf.DataWarning)
+        bayesnmf.fit(COUNTS, batch=LABELS, formula="~ age", covariates=frame, **given)
+        bayesnmf.fit(COUNTS, formula="~ arm", covariates=frame, **given)
+
+
 @every_fit
 def test_factors_are_recovered(method):
     table, true = FITS[method].batch_factors(), np.log(DRAWN.batch_factors)

@@ -27,7 +27,8 @@ from bayesnmf.data.covariates.checks import (
     is_number,
 )
 from bayesnmf.data.covariates.coding import INTERCEPT, Coding, scales_of
-from bayesnmf.data.labels import Order, order_of, split_labels
+from bayesnmf.data.labels import Order, listed, order_of, split_labels
+from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.types import Array
 
 CATEGORY = re.compile(
@@ -50,6 +51,20 @@ def read_given(formula: str | None, covariates: Any, counts: Any, row_names: Arr
     if covariates is None and is_annotated(source):
         covariates = source.obs
     return read_covariates(formula, covariates, row_names)
+
+
+def warn_of_batches(covariates: Covariates | None, batches: Any) -> None:
+    """Warn of columns of a design that have one value in each batch: factors may take up a part of their effects."""
+    if covariates is None or batches is None:
+        return
+    means = batches.sums(covariates.design) / np.bincount(batches.codes, minlength=batches.number)[:, None]
+    same = np.all(np.isclose(covariates.design, means[batches.codes]), axis=0)
+    if same[1:].any():
+        terms = listed([name for name, alike in zip(covariates.coding.terms[1:], same[1:], strict=True) if alike])
+        warn_of_data(
+            f"covariates are confounded with batch: {terms}, with one value in each batch. Factors of features may "
+            "take up a part of what they do; fit without batch, or without them"
+        )
 
 
 def read_covariates(formula: str | None, covariates: Any, row_names: Array) -> Covariates:
