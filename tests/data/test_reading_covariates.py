@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from bayesnmf.data.covariates.coding import Coding
@@ -31,6 +32,18 @@ def test_labels_decide_and_rows_may_be_more():
     without = FRAME.drop(index="s3")
     with pytest.raises(ValueError, match=r"covariates must have the 6 rows of the counts as labels.*'s3'"):
         read_covariates("~ age", without, NAMES)
+
+
+def test_a_column_of_names_is_read_where_there_is_no_index():
+    """Tables of polars and pyarrow, and mappings, have no other names; by position, rows would be mixed up."""
+    named = FRAME.iloc[::-1].rename_axis("sample").reset_index()
+    design = read_covariates("~ age * arm", FRAME, NAMES).design
+    tables = (pl.DataFrame(named.to_dict("list")), pa.table(named.to_dict("list")), named.to_dict("list"))
+    for given in tables:
+        assert np.array_equal(read_covariates("~ age * arm", given, NAMES).design, design)
+        assert np.array_equal(read_covariates("~ age * arm", given, np.arange(6)).design, design[::-1])
+    numbers = pl.DataFrame(named[["sample", "age"]].to_dict("list"))
+    assert np.array_equal(read_covariates(None, numbers, NAMES).design[:, 1], AGE)
 
 
 def test_columns_of_numbers_need_no_formula():

@@ -147,11 +147,22 @@ def names_of_rows(covariates: Any) -> Array:
 def _in_order(covariates: Any, row_names: Array) -> Any:
     """Return covariates as a DataFrame in the order of the rows."""
     frame, rows = _frame_of(covariates)
+    if rows is None and frame is not None and not is_counted(row_names):
+        frame, rows = _without_names(frame, row_names)
     places = None if frame is None else order_of(rows, row_names, Order("covariates", more=True))
     if places is not None:
         frame = frame.iloc[places]
     check_frame(covariates, frame, len(row_names))
     return frame.set_axis(row_names, axis=0)
+
+
+def _without_names(frame: Any, row_names: Array) -> tuple[Any, Array | None]:
+    """Return a table without its column of the names of all rows, and these; tables without an index have them so."""
+    wanted = set(map(str, row_names))
+    for place in range(frame.shape[1]):
+        if wanted <= set(map(str, frame.iloc[:, place])):
+            return frame.drop(columns=frame.columns[place]), frame.iloc[:, place].to_numpy()
+    return frame, None
 
 
 def _frame_of(covariates: Any) -> tuple[Any, Array | None]:
