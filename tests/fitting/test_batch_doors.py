@@ -1,6 +1,7 @@
 """Factors of batches through every door: what asks for means of cells has them, and what cannot serve them refuses."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -51,6 +52,19 @@ def test_covariates_that_are_those_of_batches_are_told():
         warnings.simplefilter("error", bayesnmf.DataWarning)
         bayesnmf.fit(COUNTS, batch=LABELS, formula="~ age", covariates=frame, **given)
         bayesnmf.fit(COUNTS, formula="~ arm", covariates=frame, **given)
+
+
+@quietly
+@pytest.mark.parametrize("algorithm", ["marginal", "allocations"])
+@pytest.mark.parametrize("components", [bayesnmf.Dirichlet(1.0), bayesnmf.Gamma(1.0, 1.0)])
+def test_drawn_factors_are_those_of_the_drawn_sides(algorithm, components):
+    """Means of draws add up to the counts of each batch and feature but for their posterior, after moves of scales."""
+    options = replace(OPTIONS["gibbs"], algorithm=algorithm, priors=bayesnmf.Priors(components=components))
+    drawn = bayesnmf.fit(COUNTS, rank=2, method="gibbs", seed=0, options=options, batch=LABELS).posterior
+    members = np.array([[label == name for label in LABELS] for name in "ab"], float)
+    means = np.einsum("bn,cdnk,cdkm->cdbm", members, drawn.loadings, drawn.components) * drawn.factors
+    counts = members @ COUNTS
+    assert ((means - counts) / np.sqrt(counts + 1)).std() == pytest.approx(1, abs=0.15)
 
 
 @every_fit

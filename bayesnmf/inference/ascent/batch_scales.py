@@ -82,8 +82,8 @@ type Choose = Callable[[Array, Array, Array], Array]
 type TermsOf = Callable[[Any, Side, int], Terms]
 
 
-def along_both(problem: Problem, state: State, terms_of: TermsOf, choose: Choose) -> State:
-    """Return a state with the scales of features, then those of batches, changed together with the factors.
+def along_both(problem: Problem, state: State, terms_of: TermsOf, choose: Choose) -> tuple[State, Array]:
+    """Return a state with the scales of features, then those of batches, changed, and factors (B, m) that go with it.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def along_both(problem: Problem, state: State, terms_of: TermsOf, choose: Choose
             own = problem.components_prior, problem.components_summary
             state = state._replace(components=scaled_side(components, *own, np.exp(-v)))
     if not moves_rows(problem):
-        return state
+        return state, factors
 
     def add(part: Problem, here: State, at: Where) -> tuple[None, None, Array]:
         terms, batches = terms_of(part.loadings_prior, here.loadings, at.rows.start), part.counts.batches  # type: ignore[attr-defined]
@@ -116,13 +116,14 @@ def along_both(problem: Problem, state: State, terms_of: TermsOf, choose: Choose
     sums = pass_over_rows(problem, alone, add, Pass(writes=False, reads=False))[0].more
     v = choose(a * factors.shape[1] - sums[:, 0], a * factors.sum(axis=1), sums[:, 1])
     if not np.abs(v).max() > NEAR:
-        return state
+        return state, factors
 
     def scale(part: Problem, here: State, at: Where) -> tuple[Side, None, float]:
         times = np.exp(-v)[part.counts.batches.codes][:, None]  # type: ignore[attr-defined]
         return scaled_side(here.loadings, part.loadings_prior, part.loadings_summary, times), None, 0.0
 
-    return state._replace(loadings=pass_over_rows(problem, alone, scale, Pass(reads=False))[1])
+    moved = state._replace(loadings=pass_over_rows(problem, alone, scale, Pass(reads=False))[1])
+    return moved, factors * np.exp(v)[:, None]
 
 
 def best_scales(power: Array, up: Array, down: Array) -> Array:
@@ -141,7 +142,7 @@ class BatchLearner(DispersionLearner):
         counts: Any = problem.counts
         if not counts.held:
             basis = problem.loadings_summary.basis
-            state = along_both(problem, state, lambda prior, side, _: terms_of_side(prior, side, basis), best_scales)
+            state, _ = along_both(problem, state, lambda prior, side, _: terms_of_side(prior, side, basis), best_scales)
         if counts.learned:
             problem = self._with_dispersion(problem, state)
         return (problem, state) if self.then is None else self.then(problem, state)

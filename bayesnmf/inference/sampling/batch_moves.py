@@ -26,11 +26,14 @@ from bayesnmf.kernels.cpu.orbits import log_scales
 from bayesnmf.types import Array
 
 
-def with_batch_moves(problem: Problem, state: State, rng: np.random.Generator) -> State:
-    """Return the state with new scales of features and of the rows of batches, beside those of drawn factors."""
+def with_batch_moves(problem: Problem, state: State, rng: np.random.Generator) -> tuple[State, Array | None]:
+    """Return the state with new scales of features and of the rows of batches, and drawn factors (B, m) of the others.
+
+    Factors are None where there are none to draw.
+    """
     counts = problem.counts
     if not isinstance(counts, BatchedCounts) or counts.held:
-        return state
+        return state, None
     if moves_simplex(problem):
         problem, state = _with_simplex_moves(problem, state, rng)
 

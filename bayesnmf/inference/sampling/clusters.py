@@ -133,6 +133,11 @@ class DispersionDraws:
         """The current factors of batches, (B, m); None if there are none to draw."""
         return None if self._drawn is None else self._drawn.factors
 
+    def take_factors(self, factors: Array | None) -> None:
+        """Take factors of batches (B, m) that have moved together with both sides; None changes nothing."""
+        if factors is not None:
+            self._drawn = replace(self._drawn, factors=factors)
+
     @property
     def active(self) -> bool:
         """Whether there is a dispersion to draw."""

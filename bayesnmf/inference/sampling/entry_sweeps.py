@@ -89,7 +89,8 @@ class Entries:
     def _move_scales(self, factors: Factors) -> None:
         """Move the scales of features and of rows of batches, beside those of drawn factors of batches."""
         given = self.dispersion.given
-        moved = with_batch_moves(given, state_of(factors, given), self.rng)
+        moved, of_batches = with_batch_moves(given, state_of(factors, given), self.rng)
+        self.dispersion.take_factors(of_batches)
         factors.theta[0] = moved.loadings.matrix * factors.rows
         factors.beta[0] = moved.components.matrix.T * factors.features
 

@@ -125,7 +125,7 @@ def sweep(problem: Problem, state: State, rng: np.random.Generator, threads: int
     state = update_components(given, State(loadings, state.components), found.components.T)
     if not problem.fixed_components and moves_scales(problem):
         state = with_scale_moves(problem, state, rng)
-    return with_batch_moves(problem, state, rng), log_joint
+    return with_batch_moves(problem, state, rng)[0], log_joint  # factors are drawn again before they are kept
 
 
 def _plus(one: RowSums | None, two: RowSums | None) -> RowSums | None:
