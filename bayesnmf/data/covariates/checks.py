@@ -33,7 +33,10 @@ def check_has_covariates(formula: Any, covariates: Any) -> None:
     if formula is not None and not isinstance(formula, str):
         raise TypeError(f"formula must be text, as '~ age + treatment': found {shown(formula)}; write it so")
     if covariates is None:
-        raise ValueError("formula needs covariates, which its names are columns of: give covariates=frame, or AnnData")
+        raise ValueError(
+            "formula needs covariates, which its names are columns of: give covariates=frame (--covariates FILE), or "
+            "AnnData"
+        )
 
 
 def check_mapping(covariates: Any, error: Exception | None) -> None:
@@ -251,4 +254,6 @@ def check_has_formula(effects: Any, covariates: Any) -> None:
 def check_given(covariates: Any, what: str) -> None:
     """Refuse new rows without covariates, which their prior depends on."""
     if covariates is None:
-        raise ValueError(f"{what} of a fit with covariates needs those of its rows: give covariates=frame")
+        raise ValueError(
+            f"{what} of a fit with covariates needs those of its rows: give covariates=frame (--covariates FILE)"
+        )
