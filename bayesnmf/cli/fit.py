@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
     settings, noise = settings_of_method(options, method), parse_noise(options.noise, options.dispersion)
     weights = parse_weights(options.weights)
 
-    from bayesnmf.cli.reading import read_batch, read_cells, read_counts_of, read_covariates, read_exposures
+    from bayesnmf.cli.reading import read_around, read_cells, read_counts_of
     from bayesnmf.fitting.fit import fit
     from bayesnmf.fitting.known import rank_and_known
     from bayesnmf.inference.status import INTERRUPTED as STOPPED
@@ -115,10 +115,9 @@ def run(options: argparse.Namespace) -> int:
     rank, known = rank_and_known(asked, options.fixed_components)
     check_markers_of_rank(outputs, rank)
     found = fit(counts, options.model, asked if known is None else rank, method, seed=seed, options=settings,
-                noise=noise, weights=weights, fixed_components=known, seeds=options.seeds, batch=read_batch(options),
-                formula=options.formula, covariates=read_covariates(options),
+                noise=noise, weights=weights, fixed_components=known,
                 missing=read_cells(options.missing, options.transpose), progress=not options.quiet,
-                checkpoint=options.checkpoint, **read_exposures(options))  # fmt: skip
+                checkpoint=options.checkpoint, **read_around(options))  # fmt: skip
     if known is not None:
         found = _named(found, list(known.index))
     from bayesnmf.cli.writing import about_fit, finish, leading

@@ -8,15 +8,14 @@ from bayesnmf.cli.checks import check_noise_of_fit, check_outputs, check_suffix,
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
 from bayesnmf.cli.names import TABLES
 from bayesnmf.cli.shared import (
+    add_around,
     add_checkpoint,
     add_counts,
-    add_covariates,
     add_exposures,
     add_model,
     add_noise,
     add_options,
     add_printing,
-    add_seeds,
 )
 
 HELP = "how many different factorisations there are, and which components come back"
@@ -35,8 +34,7 @@ def add(command: argparse.ArgumentParser) -> None:
     add_exposures(command)
     group = add_model(command, methods=("map", "vi", "bld"))
     add_options(group)
-    add_seeds(group)
-    add_covariates(group)
+    add_around(group)
     add_noise(group)
     group.add_argument("--starts", default="20", metavar="N", help="number of runs (default: %(default)s)")
     group.add_argument("--jobs", metavar="N", help="number of runs side by side (default: one for each core)")
@@ -60,20 +58,19 @@ def run(options: argparse.Namespace) -> int:
     starts = check_whole(options.starts, "--starts")
     jobs = None if options.jobs is None else check_whole(options.jobs, "--jobs")
     named = {f"--{name}": getattr(options, name) for name in ("table", "runs", "components", "out", "plot")}
-    outputs = check_outputs(named, TABLE_OPTIONS, (options.file, options.seeds, options.covariates))
+    outputs = check_outputs(named, TABLE_OPTIONS, (options.file, options.seeds, options.covariates, options.batch))
     if "--out" in outputs:
         check_suffix(outputs["--out"], "--out", (".nc", ".zarr"))
     settings, noise = settings_of_method(options, method), check_noise_of_fit(options.noise, options.dispersion)
 
-    from bayesnmf.cli.reading import read_counts_of, read_covariates, read_exposures
+    from bayesnmf.cli.reading import read_around, read_counts_of
     from bayesnmf.cli.writing import about_counts, finish, records_of, write_table
     from bayesnmf.studies.stability.modes import modes
 
     counts, _ = read_counts_of(options)
     found = modes(counts, options.model, rank, method, starts=starts, seed=seed, jobs=jobs, options=settings,
-                  noise=noise, seeds=options.seeds, formula=options.formula,
-                  covariates=read_covariates(options), checkpoint=options.checkpoint, progress=not options.quiet,
-                  **read_exposures(options))  # fmt: skip
+                  noise=noise, checkpoint=options.checkpoint, progress=not options.quiet,
+                  **read_around(options))  # fmt: skip
 
     def write() -> None:
         for name in {*TABLE_OPTIONS} & {*outputs}:

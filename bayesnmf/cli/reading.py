@@ -45,6 +45,12 @@ def read_exposures(options: argparse.Namespace, sides: tuple[str, ...] = ("row",
     return {name: read_column(path, f"--{name.replace('_', '-')}") for name, path in given.items() if path is not None}
 
 
+def read_around(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what stands around the counts, as arguments of a fit: exposures, seeds, covariates and batches."""
+    given = {"seeds": options.seeds, "formula": options.formula, "covariates": read_covariates(options)}
+    return {**read_exposures(options), **given, "batch": read_batch(options)}
+
+
 def read_covariates(options: argparse.Namespace) -> Any:
     """Return the table of covariates by name, or that of the rows of an AnnData file where a formula needs it."""
     import pandas as pd

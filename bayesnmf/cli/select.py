@@ -9,14 +9,13 @@ from bayesnmf.cli.checks import NOISES, check_list, check_outputs, check_ranks, 
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
 from bayesnmf.cli.names import METHODS, MODELS, TABLES
 from bayesnmf.cli.shared import (
+    add_around,
     add_checkpoint,
     add_counts,
-    add_covariates,
     add_exposures,
     add_options,
     add_printing,
     add_seed,
-    add_seeds,
 )
 
 HELP = "how many components, and which model"
@@ -43,8 +42,7 @@ def add(command: argparse.ArgumentParser) -> None:
                        help="noises to compare, comma-separated: poisson, nb1, nb2 (default: %(default)s)")  # fmt: skip
     group.add_argument("--method", help=f"one of {', '.join(METHODS)} (default: vi; smc with the evidence)")
     add_options(group)
-    add_seeds(group)
-    add_covariates(group)
+    add_around(group)
     add_seed(group)
     group = command.add_argument_group("output")
     add_checkpoint(group)
@@ -68,20 +66,18 @@ def run(options: argparse.Namespace) -> int:
     outputs = check_outputs(
         {"--table": options.table, "--plot": options.plot},
         ("--table",),
-        (options.file, options.seeds, options.covariates),
+        (options.file, options.seeds, options.covariates, options.batch),
     )
 
     settings = settings_of_method(options, chosen or ("smc" if criterion == "evidence" else "vi"))
 
-    from bayesnmf.cli.reading import read_counts_of, read_covariates, read_exposures
+    from bayesnmf.cli.reading import read_around, read_counts_of
     from bayesnmf.cli.writing import about_counts, finish, records_of, write_table
     from bayesnmf.studies.selection.selecting import select
 
     counts, _ = read_counts_of(options)
-    found = select(counts, models, ranks, chosen, seeds=options.seeds, noise=noises, formula=options.formula,
-                  covariates=read_covariates(options), criterion=criterion, seed=seed,
-                   options=settings, checkpoint=options.checkpoint, progress=not options.quiet,
-                   **read_exposures(options))  # fmt: skip
+    found = select(counts, models, ranks, chosen, noise=noises, criterion=criterion, seed=seed, options=settings,
+                   checkpoint=options.checkpoint, progress=not options.quiet, **read_around(options))  # fmt: skip
 
     def write() -> None:
         if "--table" in outputs:

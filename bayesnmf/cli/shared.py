@@ -84,6 +84,13 @@ def add_batch(group: Group) -> None:
                        "features get a factor in each batch")  # fmt: skip
 
 
+def add_around(group: Group) -> None:
+    """Add what stands around the counts: seeds, covariates and batches."""
+    add_seeds(group)
+    add_covariates(group)
+    add_batch(group)
+
+
 def add_seed(group: Group) -> None:
     """Add the seed."""
     group.add_argument("--seed", default="0", metavar="N", help="seed of all random numbers (default: %(default)s)")

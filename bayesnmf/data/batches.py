@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 
 from bayesnmf.checks import check_positive, shown
 from bayesnmf.data.annotated import is_annotated
-from bayesnmf.data.labels import Order, in_order, is_missing, listed
+from bayesnmf.data.labels import Order, in_order, is_frame, is_missing, listed
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.priors.checks import check_proper_components, check_proper_loadings
@@ -168,6 +168,8 @@ def _labels(given: Any, row_names: Array, source: Any) -> list[str]:
     """Return the label of each row as text: of a column of ``obs``, or of given labels in the order of the rows."""
     if isinstance(given, str):
         given = column_of(given, source)
+    if is_frame(given) and given.shape[1] == 1:
+        given = given.iloc[:, 0]
     if not isinstance(given, Iterable):
         raise TypeError(
             f"batch must be a list, a mapping or a Series of labels: found {shown(given)}; give one for each row"
@@ -177,9 +179,7 @@ def _labels(given: Any, row_names: Array, source: Any) -> list[str]:
     entries = list(values) if flat else []
     if len(entries) != len(row_names) or any(np.ndim(each) for each in entries):
         found = len(entries) if flat else f"shape {np.shape(values)}"
-        raise ValueError(
-            f"batch must have one label for each of {len(row_names)} rows: found {found}; give a flat list"
-        )
+        raise ValueError(f"batch must have one label for each of {len(row_names)} rows: found {found}; give a list")
     without = sum(is_missing(each) for each in entries)
     if without:
         raise ValueError(

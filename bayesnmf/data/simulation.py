@@ -157,7 +157,7 @@ def simulate(
     exposed = with_exposures(_empty_counts(n, sizes), row_exposure, feature_exposure)
     check_noise_of_draws(noise := noise_for(noise, exposed), (n, m), MODELS[model].given_totals)
     row_totals = check_totals(totals, n, MODELS[model].given_totals, given.loadings is None, MEAN_TOTAL)
-    of_rows = read_given(formula, covariates, None, exposed.row_names)
+    of_rows = read_given(formula, covariates, None, exposed)
     filled = _filled(_with_own(given, model, exposed, rank, row_totals), of_rows, rank, effects, rng)
     _check_drawable_priors(model, filled, (n, m), rank)
     check_exposures(exposed, model, filled.components)

@@ -15,7 +15,7 @@ from bayesnmf.data.blocks.opening import open_counts, open_several
 from bayesnmf.data.checks import check_start_has_seeds
 from bayesnmf.data.conversion import as_counts, is_several
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.covariates.reading import read_given, warn_of_batches
+from bayesnmf.data.covariates.reading import read_given
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.joining import noise_of_matrices
 from bayesnmf.data.missing import with_missing, without_missing
@@ -163,9 +163,7 @@ def _of_rows(data: Counts, given: Beforehand, source: Any, parts: tuple[Any, Any
         data = with_batch(data, batch, source)
     if formula is None and covariates is None:
         return data, given
-    found = read_given(formula, covariates, source, data.row_names)
-    warn_of_batches(found, data.batch)
-    return data, given._replace(covariates=found)
+    return data, given._replace(covariates=read_given(formula, covariates, source, data))
 
 
 def _read(

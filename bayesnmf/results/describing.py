@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bayesnmf.data.labels import listed
 from bayesnmf.data.several import coordinates_of
 from bayesnmf.options import METHODS
 from bayesnmf.priors.noise import NegativeBinomial, Quasi
@@ -42,8 +43,10 @@ def in_words(noise: NegativeBinomial, fit: FitRecord) -> str:
 
 
 def missing_in_words(fit: FitRecord) -> str:
-    """Return the numbers of missing cells and of batches, each after a comma; "" without any."""
-    missing = "" if fit.counts.mask is None else f", {fit.counts.mask.number:,} cells missing"
+    """Return the names of matrices, the numbers of missing cells and of batches, each after a comma; "" without any."""
+    several = coordinates_of(fit.counts)
+    missing = "" if several is None else f" of {listed(list(map(str, several[0])))}"
+    missing += "" if fit.counts.mask is None else f", {fit.counts.mask.number:,} cells missing"
     return missing + ("" if fit.batch is None else f", {len(fit.batch.names):,} batches")
 
 

@@ -56,6 +56,20 @@ def test_what_is_refused(files, capsys):
 
 
 @pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.ConvergenceWarning")
+def test_modes_and_select_take_batches(files, capsys):
+    FRAME[["arm"]].to_csv("arms.csv")
+    assert main(["modes", "counts.csv", "--starts", "2", "--batch", "arms.csv", "--out", "best.nc", *FEW]) == 0
+    assert bayesnmf.load("best.nc").batch.names.tolist() == ["a", "b"]
+    given = ["select", "counts.csv", "--ranks", "2", "--quiet", "--set", "max_iter=3", "--json"]
+    capsys.readouterr()
+    scores = []
+    for more in ([], ["--batch", "arms.csv"]):
+        assert main([*given, *more]) == 0
+        scores.append(json.loads(capsys.readouterr().out)["table"][0]["mean"])
+    assert scores[0] != scores[1]
+
+
+@pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.ConvergenceWarning")
 def test_modes_take_covariates(files, capsys):
     given = ["modes", "counts.csv", "--starts", "2", "--covariates", "samples.csv", "--formula", "~ arm"]
     assert main([*given, "--out", "best.nc", "--json", *FEW]) == 0

@@ -48,6 +48,13 @@ def test_covariates_that_are_those_of_batches_are_told():
     given = {"rank": 2, "seed": 0, "options": plain_vi(max_iter=5)}
     with pytest.warns(bayesnmf.DataWarning, match=r"confounded with batch: 'arm\[T.b\]', with one value in each"):
         bayesnmf.fit(COUNTS, batch=LABELS, formula="~ arm + age", covariates=frame, **given)
+    few = {"batch": LABELS, "formula": "~ arm", "covariates": frame, "options": plain_vi(max_iter=5)}
+    for study in (
+        lambda: bayesnmf.modes(COUNTS, rank=2, starts=2, scored=0, jobs=1, **few),
+        lambda: bayesnmf.select(COUNTS, ranks=2, splits=1, check=False, **few),
+    ):
+        with pytest.warns(bayesnmf.DataWarning, match="covariates are confounded with batch"):
+            study()
     with warnings.catch_warnings():
         warnings.simplefilter("error", bayesnmf.DataWarning)
         bayesnmf.fit(COUNTS, batch=LABELS, formula="~ age", covariates=frame, **given)
@@ -90,6 +97,15 @@ def test_factors_are_about_one(method, model):
         other = {"natural": "log", "log": "natural"}[fit.options.basis]
         with pytest.raises(ValueError, match=f"basis='{fit.options.basis}'"):
             bayesnmf.fit(COUNTS, model, 2, "map", seed=0, options=MAP(basis=other), batch=LABELS)
+
+
+@quietly
+def test_labels_may_be_a_column():
+    batches = [
+        bayesnmf.fit(COUNTS, rank=2, seed=0, batch=each, options=plain_vi(max_iter=2)).batch.mean
+        for each in (LABELS, pd.DataFrame({"donor": LABELS}))
+    ]
+    np.testing.assert_array_equal(*batches)
 
 
 def test_factors_print_as_one_line():

@@ -25,6 +25,7 @@ def test_two_halves_of_the_features_are_the_whole(method) -> None:
     np.testing.assert_array_equal(two.loadings, one.loadings)
     np.testing.assert_array_equal(two.components, one.components)
     np.testing.assert_array_equal(two.trace, one.trace)
+    assert f"× {M} features of {', '.join(map(repr, HALVES))}" in repr(two)
 
 
 @every_method

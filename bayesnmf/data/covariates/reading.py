@@ -10,6 +10,7 @@ import numpy as np
 
 from bayesnmf.checks import is_counted
 from bayesnmf.data.annotated import is_annotated
+from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.checks import (
     check_are_numbers,
     check_code,
@@ -43,20 +44,24 @@ class Covariates(NamedTuple):
     coding: Coding
 
 
-def read_given(formula: str | None, covariates: Any, counts: Any, row_names: Array) -> Covariates | None:
-    """Return the design of the rows of counts, of covariates that are given, or of the `obs` of AnnData; or None."""
+def read_given(formula: str | None, covariates: Any, given: Any, counts: Counts) -> Covariates | None:
+    """Return the design of the rows of counts, of covariates that are given, or of the `obs` of AnnData; or None.
+
+    Given is what the counts were made from. A warning tells of covariates that batches of the counts determine.
+    """
     if formula is None and covariates is None:
         return None
-    source = getattr(counts, "source", counts)  # of `Blocks`
+    source = getattr(given, "source", given)  # of `Blocks`
     if covariates is None and is_annotated(source):
         covariates = source.obs
-    return read_covariates(formula, covariates, row_names)
+    found = read_covariates(formula, covariates, counts.row_names)
+    if counts.batch is not None:
+        _warn_of_batches(found, counts.batch)
+    return found
 
 
-def warn_of_batches(covariates: Covariates | None, batches: Any) -> None:
+def _warn_of_batches(covariates: Covariates, batches: Any) -> None:
     """Warn of columns of a design that have one value in each batch: factors may take up a part of their effects."""
-    if covariates is None or batches is None:
-        return
     means = batches.sums(covariates.design) / np.bincount(batches.codes, minlength=batches.number)[:, None]
     same = np.all(np.isclose(covariates.design, means[batches.codes]), axis=0)
     if same[1:].any():

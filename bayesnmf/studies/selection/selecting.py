@@ -128,7 +128,7 @@ def select(
         check_integer_counts(check_complete(data, "select"), "select", "round them")
         check_data(by, data, options)
         settings["withhold"] = share_withheld(by, settings["withhold"], withhold is not None, data)
-        of_rows = read_given(formula, covariates, counts, data.row_names)
+        of_rows = read_given(formula, covariates, counts, data)
         of_all = {"noises": noises, "seeds": seeds_of(seeds), "covariates": of_rows, **settings}
         plan = SelectionPlan(data, candidates, method, options, seed, report, **of_all)
         _check_candidates(plan, by, settings["withhold"])

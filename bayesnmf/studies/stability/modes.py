@@ -133,7 +133,7 @@ def modes(
     (rank, given), options = given_of(rank, fixed_components, seeds), varied_options(options, method)
     plain, own = without_missing(counts, missing)
     data = with_batch(open_counts(plain, getattr(options, "dtype", "float64")), batch, counts)
-    given = given._replace(covariates=read_given(formula, covariates, counts, data.row_names))
+    given = given._replace(covariates=read_given(formula, covariates, counts, data))
     data = with_missing(with_exposures(data, row_exposure, feature_exposure), own, observed, missing)
     settings = check_fraction(threshold, "threshold"), check_fraction(keep, "keep"), check_scored(scored, data)
     options = _completed(options, data, noise, model, method, (rank, given))
