@@ -111,6 +111,11 @@ def is_several(x: Any) -> bool:
     return (not others and isinstance(x, Mapping)) or isinstance(getattr(x, "mod", None), Mapping)
 
 
+def is_of_matrices(noise: Any, counts: Any) -> bool:
+    """Return whether a noise is that of each of several matrices, by its words or by those of the counts."""
+    return isinstance(noise, Mapping) or getattr(noise, "by", None) == "matrix" or hasattr(counts, "matrices")
+
+
 def check_unmasked(x: Any, name: str) -> None:
     """Refuse masked arrays, and lists of masked rows."""
     if has_mask(x):

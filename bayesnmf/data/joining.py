@@ -18,7 +18,7 @@ from scipy.sparse import csr_array, hstack
 
 from bayesnmf.checks import as_numbers, check_choice, is_counted, shown
 from bayesnmf.data.checks import check_shape
-from bayesnmf.data.conversion import canonical, is_several
+from bayesnmf.data.conversion import canonical, is_of_matrices, is_several
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import is_missing, listed
 from bayesnmf.data.mask import GroupMask, Mask, as_pattern
@@ -106,8 +106,7 @@ def noise_of_matrices(noise: Any, counts: Counts) -> Noise:
 def noise_for(noise: Any, counts: Counts) -> Noise:
     """Return the noise that is given by words, or by a mapping from matrices to them."""
     asked: Any = noise if isinstance(noise, Mapping) else check_noise(noise)
-    several = isinstance(noise, Mapping) or isinstance(counts, SeveralCounts)
-    return noise_of_matrices(asked, counts) if several else asked
+    return noise_of_matrices(asked, counts) if is_of_matrices(asked, counts) else asked
 
 
 def sizes_of(size: Any) -> tuple[int, int, dict[str, int]]:

@@ -13,7 +13,7 @@ from bayesnmf.checks import check_choice, check_rank, check_seed, seed_or_new
 from bayesnmf.data.batches import served_with_batch, with_batch
 from bayesnmf.data.blocks.opening import open_counts, open_several
 from bayesnmf.data.checks import check_start_has_seeds
-from bayesnmf.data.conversion import as_counts, is_several
+from bayesnmf.data.conversion import as_counts, is_of_matrices, is_several
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.reading import read_given
 from bayesnmf.data.exposures import with_exposures
@@ -21,7 +21,6 @@ from bayesnmf.data.joining import noise_of_matrices
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import with_names
 from bayesnmf.data.seeds import Seeds
-from bayesnmf.data.several import SeveralCounts
 from bayesnmf.fitting.batched import run_with_batch
 from bayesnmf.fitting.checkpointing import EACH, run_kept, seed_of
 from bayesnmf.fitting.fitted import Fit
@@ -122,7 +121,7 @@ def fit(
     kept, seed = _kept_and_seed(checkpoint, seed)
     with progress_context(progress) as report:
         data, cells = _read(counts, options, weights, (observed, missing), (layer, feature_labels), report)
-        own = _own_noise(asked, data)
+        own = noise_of_matrices(asked, data) if is_of_matrices(asked, data) else asked
         data = _with_given(data, (row_names, feature_names), (row_exposure, feature_exposure), cells)
         data, given = _of_rows(data, given, counts, (batch, formula, covariates))
         options = served_options(_resolved(options, model, method, data, (rank, given), own), own, method, data)
@@ -134,13 +133,6 @@ def fit(
 def _asked(noise: Any) -> Any:
     """Return a noise, or a mapping from matrices to theirs."""
     return noise if isinstance(noise, Mapping) else check_noise(noise)
-
-
-def _own_noise(asked: Any, data: Counts) -> Noise:
-    """Return the noise of these counts, which may be several matrices."""
-    several = isinstance(asked, Mapping) or isinstance(data, SeveralCounts) or getattr(asked, "by", None) == "matrix"
-    found: Noise = noise_of_matrices(asked, data) if several else asked
-    return found
 
 
 def _given(rank: int | None, fixed_components: Any, seeds: Any) -> tuple[int, Beforehand]:

@@ -171,6 +171,8 @@ def test_refused_by_other_counts_and_methods() -> None:
         fitted(BOTH, {"a": "nb1"})
     with pytest.raises(TypeError, match="noise must be one noise for counts of one matrix"):
         fitted(BOTH, NegativeBinomial(dispersion="matrix"))
+    with pytest.raises(TypeError, match="noise must be one noise for counts of one matrix"):
+        bayesnmf.simulate(size=(20, 6), rank=2, noise=NegativeBinomial("linear", [1.0, 2.0], by="matrix"))
     with pytest.raises(ValueError, match="dispersion='matrix' needs counts of several matrices"):
         bayesnmf.modes(BOTH, rank=K, starts=2, noise=NegativeBinomial(dispersion="matrix"))
     with pytest.raises(ValueError, match="weights need noise='poisson'"):

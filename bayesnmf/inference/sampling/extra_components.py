@@ -49,9 +49,10 @@ def draw_extra(
         counted[some] = drawn_clusters_of_cells(counts[some], means[some] / spread, int(rng.integers(2**63)))
     if len(missing):
         rates[missing] = 0.0
+    counted = counted.astype(np.int64)
     for k in range(known, len(components)):
         share = loadings[:, k, None] * components[k] / np.maximum(loadings @ components, LEAST)
-        own = rng.binomial(counted.astype(np.int64), np.minimum(share, 1.0)).sum(axis=0)
+        own = rng.binomial(counted, np.minimum(share, 1.0)).sum(axis=0)
         spent = loadings[:, k] @ rates
         unseen = rng.poisson(components[k] * (spent.max() - spent))
         drawn = np.maximum(rng.gamma(CONCENTRATION + own + unseen), LEAST)
