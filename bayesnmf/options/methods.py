@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.checks import check_options
@@ -172,19 +172,19 @@ MEANT = {
 }  # fmt: skip
 
 
-def explains_names[**P, R](function: Callable[P, R]) -> Callable[P, R]:
+def explains_names[F: Callable[..., Any]](function: F) -> F:
     """Return the function, which refuses an unknown keyword with the name of the argument or option that is meant."""
     known = inspect.signature(function).parameters
 
     @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+    def call(*args: Any, **kwargs: Any) -> Any:
         for name in kwargs:
             if name not in known:
                 advice = _advice(name, list(known), str(kwargs.get("method", "vi")))
                 raise TypeError(f"{function.__name__} has no argument {name!r}: {advice}")
         return function(*args, **kwargs)
 
-    return call
+    return cast(F, call)
 
 
 def _advice(name: str, known: list[str], method: str) -> str:
