@@ -56,7 +56,7 @@ def draw_signature(path: Path) -> None:
     unused, others = plt.subplots(fit.rank - 1, 1)
     axes: list[Axes] = list(others)
     axes.insert(found, shown)
-    plots.sbs96(fit.rename({found: "APOBEC"}), axes=np.array(axes))
+    plots.signatures(fit.rename({found: "APOBEC"}), axes=np.array(axes))
     ticks = [text.get_text() for text in axes[-1].get_xticklabels()]  # only the last panel has them
     shown.set_xticks(axes[-1].get_xticks(), ticks, fontsize=9)
     shown.set_xlabel(axes[-1].get_xlabel(), fontsize=9)

@@ -1,6 +1,7 @@
 """One short example of every figure in `bayesnmf.plots`, on data that need no download; the site shows them all.
 
-Each example has the name of its plot function. Its docstring says how to read the figure. Fits are made once.
+Each example has the name of its plot function, and may say what it draws, as in `signatures_of_indels`. Its docstring
+says how to read the figure. Fits are made once.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from inspect import isfunction
-from itertools import product
 from typing import Any
+
+import pandas as pd
 
 import bayesnmf
 from bayesnmf import plots
+from bayesnmf.data.mutations import cn48_types, dbs78_types, id83_types, sbs96_types
 
 # --- counts and fits of the examples ---------------------------------------------------------------
 
@@ -44,13 +47,16 @@ def small_fits() -> dict[str, bayesnmf.Fit]:
 
 
 @cache
-def mutations() -> bayesnmf.Fit:
-    """Three signatures of 50 simulated tumours, whose features are the 96 types of single base substitutions."""
-    changes = ("C>A", "C>G", "C>T", "T>A", "T>C", "T>G")
-    types = [f"{before}[{change}]{after}" for change, before, after in product(changes, "ACGT", "ACGT")]
+def mutations(kind: Callable[[], tuple[str, ...]]) -> bayesnmf.Simulation:
+    """Mutations of one kind in 50 simulated tumours, of three signatures."""
     peaked = bayesnmf.Priors(bayesnmf.Gamma(1.0, 0.002), bayesnmf.Dirichlet(0.15))
-    made = bayesnmf.simulate("gamma_poisson", (50, 96), 3, priors=peaked, seed=2)
-    return bayesnmf.fit(made.counts.matrix, rank=3, feature_names=types, seed=0)
+    return bayesnmf.simulate("gamma_poisson", (50, len(kind())), 3, priors=peaked, seed=2)
+
+
+@cache
+def signatures_fit(kind: Callable[[], tuple[str, ...]]) -> bayesnmf.Fit:
+    """Three components of these mutations."""
+    return bayesnmf.fit(mutations(kind).counts.matrix, rank=3, feature_names=kind(), seed=0)
 
 
 @cache
@@ -80,9 +86,26 @@ def top_features() -> Any:
     return plots.top_features(fits, n=6)
 
 
-def sbs96() -> Any:
-    """Each panel is a signature: shares of the 96 mutation types in the order of COSMIC, with 90 % intervals."""
-    return plots.sbs96(mutations())
+def signatures() -> Any:
+    """Each panel is a signature of substitutions, with 90 % intervals, and with the known signature that it matches."""
+    fit = signatures_fit(sbs96_types)
+    catalogue = pd.DataFrame(mutations(sbs96_types).components, ["SBS2", "SBS5", "SBS18"], sbs96_types())
+    return plots.signatures(fit, known=bayesnmf.match(fit, catalogue, least=0.8))
+
+
+def signatures_of_doublets() -> Any:
+    """Doublet base substitutions, DBS78: below each bar is the doublet that replaces the one above."""
+    return plots.signatures(signatures_fit(dbs78_types))
+
+
+def signatures_of_indels() -> Any:
+    """Insertions and deletions, ID83: numbers above are lengths of the indel, those below of what surrounds it."""
+    return plots.signatures(signatures_fit(id83_types))
+
+
+def signatures_of_copy_numbers() -> Any:
+    """Segments, CN48: by whether they are heterozygous, by copy number, and by length."""
+    return plots.signatures(signatures_fit(cn48_types))
 
 
 def presence() -> Any:
@@ -164,7 +187,7 @@ def model_graph() -> Any:
     return plots.model_graph("gamma_poisson")
 
 
-SHARED = (images, image_fits, small, small_fits, mutations, runs)
+SHARED = (images, image_fits, small, small_fits, mutations, signatures_fit, runs)
 
 
 def figures() -> set[str]:
@@ -172,7 +195,12 @@ def figures() -> set[str]:
     return {name for name in plots.__all__ if callable(getattr(plots, name))}
 
 
+def figure_of(name: str) -> str:
+    """Return the name of the function of an example; what follows "_of_" is what it draws."""
+    return name.partition("_of_")[0]
+
+
 def entries() -> dict[str, Callable[[], Any]]:
-    """Return the examples by the name of their plot function, in the order of this file."""
-    here = {name: value for name, value in globals().items() if isfunction(value) and name in figures()}
+    """Return the examples by name, in the order of this file."""
+    here = {name: value for name, value in globals().items() if isfunction(value) and figure_of(name) in figures()}
     return dict(sorted(here.items(), key=lambda item: item[1].__code__.co_firstlineno))

@@ -9,11 +9,16 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.reading import read_counts
 
 
-def find_data(name: str) -> Path | None:
-    """Return the path of ``name.npz`` in $BAYESNMF_DATA, or in ../shared/data beside the repository."""
+def find_file(name: str) -> Path | None:
+    """Return the path of a file in $BAYESNMF_DATA, or in ../shared/data beside the repository."""
     default = Path(__file__).resolve().parents[1].parent / "shared" / "data"
-    path = Path(os.environ.get("BAYESNMF_DATA") or default) / f"{name}.npz"
+    path = Path(os.environ.get("BAYESNMF_DATA") or default) / name
     return path if path.is_file() else None
+
+
+def find_data(name: str) -> Path | None:
+    """Return the path of the file ``name.npz``."""
+    return find_file(f"{name}.npz")
 
 
 def real_counts(name: str) -> Counts:

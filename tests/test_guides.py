@@ -148,7 +148,7 @@ def test_guides_by_field_run(field, tmp_path, monkeypatch):
 
 def test_every_plot_is_in_the_gallery():
     gallery = from_site("gallery")
-    assert set(gallery.entries()) == gallery.figures()
+    assert {gallery.figure_of(name) for name in gallery.entries()} == gallery.figures()
     assert all(inspect.getdoc(example) for example in gallery.entries().values())
 
 

@@ -42,11 +42,6 @@ class MutationTypes(NamedTuple):
         return sorted(self.names) == sorted(self.kind)
 
     @property
-    def is_sbs96(self) -> bool:
-        """Whether these are all 96 single base substitutions."""
-        return self.kind == sbs96_types() and self.is_complete
-
-    @property
     def repeated(self) -> str | None:
         """The first type that occurs more than once, or None."""
         return next((name for name, times in Counter(self.names).items() if times > 1), None)
@@ -116,7 +111,7 @@ def _read_as(spellings: Spellings, names: list[Any]) -> MutationTypes | None:
     """Return mutation types in the spelling of COSMIC, or None unless all names are types of one kind so spelled."""
     types, kinds, strands = [], set(), set()
     for name in names:
-        strand, spelled = _strand_of(str(name))
+        strand, spelled = strand_of(str(name))
         own, kind = spellings.get(spelled, ("", ()))
         if not own:
             return None
@@ -130,7 +125,7 @@ def _read_as(spellings: Spellings, names: list[Any]) -> MutationTypes | None:
     return MutationTypes(types, tuple(f"{strand}:{own}" for strand in listed for own in kind) if listed else kind)
 
 
-def _strand_of(name: str) -> tuple[str, str]:
+def strand_of(name: str) -> tuple[str, str]:
     """Return the letter of the strand in the name of a type, or "", and the rest of the name."""
     if name in _spellings():  # T_deletion_1 has no strand
         return "", name
@@ -173,7 +168,7 @@ def _other_spellings() -> tuple[Spellings, ...]:
     doublets: Spellings = {name.replace(">", ""): (name, dbs78_types()) for name in dbs78_types()}
     counted_from_one: Spellings = {}
     for name, (change, where, size, number) in zip(id83_types(), _indels(), strict=True):
-        shown = _with_the_deleted(change, where, number)
+        shown = number_with_the_deleted(change, where, number)
         labels = (change.upper(), _PLACES.get(where, where), _open(size), shown)
         counted_from_one |= dict.fromkeys(("_".join(labels), ":".join(labels)), (name, id83_types()))
     return substitutions, doublets, counted_from_one
@@ -183,10 +178,10 @@ def _plainly(change: str, where: str, size: int, number: int) -> str:
     """Return the name of an indel in MutationalPatterns, which counts the repeat that is deleted as well."""
     what = where if where in BASES else f"{_open(size)}bp"
     word = {"Del": "deletion", "Ins": "insertion"}[change] + "_with_microhomology" * (where == "M")
-    return f"{what}_{word}_{_with_the_deleted(change, where, number)}"
+    return f"{what}_{word}_{number_with_the_deleted(change, where, number)}"
 
 
-def _with_the_deleted(change: str, where: str, number: int) -> str:
+def number_with_the_deleted(change: str, where: str, number: int) -> str:
     """Return the number of an indel, in which repeats include the one that is deleted."""
     if change == "Ins" or where == "M":
         return _open(number)

@@ -203,8 +203,8 @@ def _picture(fit: Fit, image_shape: tuple[int, int] | None) -> Figure:
     if image_shape is not None:
         return drawn(lambda: plots.components(fit, image_shape=image_shape), "The components as images.")
     types = read_types(fit.feature_names)
-    if types is not None and types.is_sbs96:
-        return drawn(lambda: plots.sbs96(fit), "The shares of all 96 mutation types in each component.")
+    if types is not None and types.is_complete:
+        return drawn(lambda: plots.signatures(fit), "The shares of all mutation types in each component.")
     return drawn(lambda: plots.components(fit), "The features with the largest share in each component.")
 
 

@@ -7,6 +7,9 @@ and `presence` one of `bayesnmf.assign`. All take ``axes`` to draw on, and most 
 their order.
 """
 
+from typing import Any
+from warnings import warn
+
 from bayesnmf.plots.calibration import calibration
 from bayesnmf.plots.convergence import convergence
 from bayesnmf.plots.factors import components, top_features
@@ -14,7 +17,7 @@ from bayesnmf.plots.graph import model_graph
 from bayesnmf.plots.intervals import loadings_intervals
 from bayesnmf.plots.mixing import chains
 from bayesnmf.plots.modes import consensus, modes
-from bayesnmf.plots.mutations import sbs96
+from bayesnmf.plots.mutations import signatures
 from bayesnmf.plots.posteriors import loadings_scatter, posterior_agreement
 from bayesnmf.plots.predictive import predictive_checks
 from bayesnmf.plots.presence import presence
@@ -42,9 +45,16 @@ __all__ = [
     "posterior_agreement",
     "predictive_checks",
     "presence",
-    "sbs96",
     "selection",
+    "signatures",
     "structure",
     "top_features",
     "volcano",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "sbs96":  # the name of version 0.2
+        warn("plots.sbs96 will be removed: call plots.signatures", DeprecationWarning, stacklevel=2)
+        return signatures
+    raise AttributeError(f"module 'bayesnmf.plots' has no attribute {name!r}")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.assessment.matching import Match
 from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.checks import check_choice, check_method, shown
 from bayesnmf.data.checks import same_counts
@@ -212,13 +213,26 @@ def check_markers(table: Any, column: str) -> None:
         raise ValueError("table must have intervals: found that of a point estimate; use a fit by vi or gibbs")
 
 
-def check_sbs96(feature_names: np.ndarray) -> np.ndarray:
-    """Return the positions of the 96 types of single base substitutions, in the order of COSMIC; refuse others."""
+def check_signatures(feature_names: np.ndarray) -> list[str]:
+    """Return the features as mutation types, as COSMIC spells them; refuse others, and incomplete sets."""
     types = read_types(feature_names)
-    if types is None or not types.is_sbs96:
+    if types is None or not types.is_complete:
         raise ValueError(
-            "the features must be the 96 types of single base substitutions, A[C>A]A and so on: found "
-            f"{shown(list(map(str, feature_names[:3])))}; draw other features with plots.components"
+            "the features must be all mutation types of one kind, of SBS96, DBS78, ID83, CN48, SV32 or SBS1536, named "
+            f"as in COSMIC (A[C>A]A and so on): found {shown(list(map(str, feature_names[:3])))}; draw other features "
+            "with plots.components"
         )
-    places = {name: place for place, name in enumerate(types.names)}
-    return np.array([places[name] for name in types.kind])
+    return types.names
+
+
+def check_known(known: Any, rank: int) -> Any:
+    """Return the table of a match of components, or None; refuse what is no match, and one of other components."""
+    if known is None:
+        return None
+    check_result(known, Match, "known", "bayesnmf.match")
+    if max([*known.table["component"], *known.unmatched], default=-1) + 1 != rank:
+        raise ValueError(
+            f"known must be a match of the {rank} components that are drawn: found one of "
+            f"{len(known.table) + len(known.unmatched)}; match this fit, as in bayesnmf.match(fit, catalogue)"
+        )
+    return known.table

@@ -18,6 +18,7 @@ from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_
 from bayesnmf.types import Array
 
 Side = Literal["loadings", "components"]
+DRAWS = 500  # of which quantiles of sums of features are read
 LETTERS = 11  # of 10 points in an inch
 
 
@@ -79,6 +80,25 @@ def summarise(fit: Fit, side: Side, at: tuple[Array, Array], interval: float, re
         return Interval(getattr(fit, side)[at] * unit, None, None)
     low, middle, high = found * unit
     return Interval(middle, low, high, KINDS[kind_of_intervals(read) if response is None else response.kind])
+
+
+def summarise_sums(fit: Fit, order: Array, members: list[list[int]], interval: float) -> Interval:
+    """Return median and central interval of sums of features, (K, number of sums), of components that sum to 1."""
+    if all(len(each) == 1 for each in members):
+        return summarise(fit, "components", (order[:, None], np.array(members)[:, 0][None, :]), interval)
+    starts = np.cumsum([0, *map(len, members[:-1])])
+
+    def summed(components: Array) -> Array:
+        values = components[order][:, np.concatenate(members)] / component_sums(fit)[order, None]
+        return np.add.reduceat(values, starts, axis=1)
+
+    read = for_intervals(fit)
+    if read.estimate.kind == "point":
+        return Interval(summed(fit.components), None, None)
+    drawn = np.array([summed(components) for *_, components in read.estimate.iterate(read, DRAWS, fit.seed)])
+    tail = (1 - interval) / 2
+    low, middle, high = np.quantile(drawn, [tail, 0.5, 1 - tail], axis=0)
+    return Interval(middle, low, high, KINDS[kind_of_intervals(read)])
 
 
 def named_sources(fits: Mapping[str, Fit], figure: Figure) -> str:

@@ -137,7 +137,7 @@ def test_mutation_signatures_are_of_the_draws():
     made = bayesnmf.fit(counts, rank=2, seed=0, options=options, feature_names=names)
     components = np.random.default_rng(1).dirichlet(np.ones(96), 2)
     draws = Draws(np.ones((1, 10, 6, 2)), np.tile(components, (1, 10, 1, 1)))
-    axes = plots.sbs96(replace(made, intervals=Intervals("sampled", draws)))
+    axes = plots.signatures(replace(made, intervals=Intervals("sampled", draws)))
     np.testing.assert_allclose([bar.get_height() for bar in axes[1].patches[:96]], components[1])
     assert SAMPLED in axes[0].figure.get_suptitle()
 
