@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayesnmf.checks import check_choice, check_flag, check_path
+from bayesnmf.data.called import MAKERS, mutations_listed_in
 from bayesnmf.data.conversion import convert
 from bayesnmf.data.counts import Counts, DataWarning
 from bayesnmf.data.long_tables import LAYOUTS, header_of_features
@@ -71,7 +72,8 @@ def read_counts(
     ImportError
         The format needs a package of ``bayesnmf[files]``.
     ValueError
-        The file is not in the format of its suffix, or does not contain a count matrix.
+        The file is not in the format of its suffix, or does not contain a count matrix. Lists of mutations (VCF, MAF)
+        are refused with the name of a program that makes a table of them.
 
     Notes
     -----
@@ -109,6 +111,7 @@ def _read(
     if layout is not None and check_choice(layout, "layout", LAYOUTS) and not kind.is_table:
         raise ValueError(f"layout is for tables, and {path} is {kind.content}; leave layout out")
     path.open("rb").close()  # raises PermissionError here, before a parser turns it into another error
+    _check_counted(path, kind.is_table)
     try:
         values = kind.read(path, layout) if kind.is_table else kind.read(path)
     except (ImportError, MemoryError, PermissionError, DataWarning):
@@ -145,7 +148,15 @@ def _suffix(path: Path) -> str:
     for suffix in _FORMATS:
         if path.name.lower().endswith(suffix):
             return suffix
+    _check_counted(path, False)
     raise ValueError(f"{path} must end in one of {', '.join(_FORMATS)}; convert the file to one of these formats")
+
+
+def _check_counted(path: Path, is_text: bool) -> None:
+    if (kind := mutations_listed_in(path, is_text)) is not None:
+        raise ValueError(
+            f"{path} must be a table of counts, not a list of mutations ({kind}); make the table by {MAKERS[kind]}"
+        )
 
 
 # --- orientation ----------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """A file that is not what its suffix promises is a ValueError that names it; nothing is unpickled."""
 
+import gzip
 import io
 import os
 import pickle
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 from test_io import WRITERS, X, pytestmark
 
+import bayesnmf
+from bayesnmf import cli
 from bayesnmf.data.reading import read_counts
 
 __all__ = ["pytestmark"]  # the same warnings are expected
@@ -187,3 +190,47 @@ def test_a_pipe_is_refused(tmp_path):
     os.mkfifo(tmp_path / "x.csv")
     with pytest.raises(ValueError, match=r"x\.csv must be a file that can be read twice, not a pipe"):
         read_counts(tmp_path / "x.csv")
+
+
+VCF = """##fileformat=VCFv4.2
+##contig=<ID=1,length=249250621>
+#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO
+1\t14653\t.\tC\tT\t50\tPASS\t.
+"""
+MAF = """#version 2.4
+Hugo_Symbol\tEntrez_Gene_Id\tChromosome\tStart_Position\tReference_Allele\tTumor_Seq_Allele2\tTumor_Sample_Barcode
+TP53\t7157\t17\t7577120\tC\tT\tTCGA-A1-A0SB-01
+"""
+LISTS = {
+    "x.vcf": (VCF, "MutationalPatterns"),
+    "x.VCF.gz": (VCF, "MutationalPatterns"),
+    "x.vcf.bgz": (VCF, "MutationalPatterns"),
+    "x.maf": (MAF, "maftools"),
+    "x.maf.gz": (MAF, "maftools"),
+    "data_mutations.txt": (MAF, "maftools"),  # its name at cBioPortal
+    "mutations.tsv.gz": (MAF.partition("\n")[2], "maftools"),
+    "vcf.txt": (VCF.partition("\n")[2], "MutationalPatterns"),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_of_mutations_are_refused_with_what_makes_a_table(tmp_path, name, capsys):
+    content, maker = LISTS[name]
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content.encode()) if name.endswith("gz") else content.encode())
+    rule = f"{name} must be a table of counts, not a list of mutations .* by SigProfilerMatrixGenerator, or .* {maker}"
+    for read in (
+        read_counts,
+        lambda given: bayesnmf.fit(given, rank=2),
+        lambda given: bayesnmf.fit({"a": given}, rank=2),
+    ):
+        with pytest.raises(ValueError, match=rule):
+            read(path)
+    assert cli.main(["fit", str(path), "--rank", "2", "--loadings", str(tmp_path / "a.csv")]) == 2
+    assert "make the table by SigProfilerMatrixGenerator" in capsys.readouterr().err
+
+
+def test_a_table_that_looks_like_a_list_of_mutations_is_read(tmp_path):
+    path = tmp_path / "x.tsv"
+    path.write_text("Hugo_Symbol\tA\tB\nTP53\t1\t2\nKRAS\t3\t4\n")
+    assert read_counts(path, transpose=True).feature_names.tolist() == ["TP53", "KRAS"]
