@@ -17,9 +17,7 @@ def by_hand(counts, i, j):
     rows = len(counts)
     first, second = np.mean(counts[:, i] > 0), np.mean(counts[:, j] > 0)
     both = sum((row[i] > 0) and (row[j] > 0) for row in counts) / rows
-    if both == 0:
-        return -1.0
-    return 1.0 if both == 1 else np.log(both / (first * second)) / -np.log(both)
+    return 1.0 if both == 1 else np.log((both + 1e-12) / (first * second)) / -np.log(both + 1e-12)
 
 
 def fitted(counts, components):
@@ -47,15 +45,37 @@ def test_c_v_is_the_mean_cosine_with_the_sum_of_all_vectors():
     assert found[0] == pytest.approx(wanted, rel=1e-12)
 
 
+TEXTS = [[(7 * i * i + (3 + i % 2) * i * j + j**3) % (12 + 6 * (i % 3)) for j in range(4 + i % 9)] for i in range(40)]
+TOPICS = ((0, 3, 5, 7, 11), (1, 14, 4, 17, 16), (2, 6, 20, 9, 12))
+GENSIM = {  # CoherenceModel(topics, texts, Dictionary(texts), coherence="c_v", window_size=20, topn=5) of gensim 4.4.0
+    ("c_v", 20): [0.395165568186544, 0.4108012729912926, 0.37167152611962095],
+    ("c_v", 4): [0.22697731378984728, 0.1515520690175433, 0.4467620377514413],
+    ("npmi", 20): [-0.023758774888957963, -0.022328319835612082, -0.4597194808002286],  # coherence="c_npmi"
+    ("npmi", 4): [-0.17265990108052637, -0.28534463364876295, -0.6587605440287645],
+}
+
+
+@pytest.mark.parametrize(("measure", "width"), GENSIM)
+def test_values_are_those_of_gensim_if_its_windows_are_the_rows(measure, width):
+    """All texts are shorter than 20 words, whose windows are whole texts; in the third topic most pairs never meet."""
+    windows = [text[i : i + width] for text in TEXTS for i in range(max(1, len(text) - width + 1))]
+    rows = [[window.count(word) for word in range(24)] for window in windows]
+    components = np.zeros((3, 24))
+    for component, topic in zip(components, TOPICS, strict=True):
+        component[list(topic)] = np.arange(5, 0, -1) / 15
+    found = bayesnmf.coherence(fitted(rows, components), n=5, measure=measure)
+    np.testing.assert_allclose(found, GENSIM[measure, width], rtol=1e-12)
+
+
 def test_limits_are_those_of_features_that_are_always_or_never_together():
     present = np.array([[1, 1, 0, 1], [1, 1, 0, 1], [0, 0, 1, 1], [0, 0, 1, 1]], float)
     pairs = npmi(present.T @ present, 4)
     assert pairs[0, 1] == pytest.approx(1.0)
-    assert pairs[0, 2] == -1.0
-    assert pairs[0, 3] == pytest.approx(0.0, abs=1e-12)  # present everywhere, so independent
+    assert pairs[0, 2] == pytest.approx(-1.0 + 2 * np.log(2) / (12 * np.log(10)))  # (p_i p_j = 1/4)
+    assert pairs[0, 3] == pytest.approx(0.0, abs=4e-12)  # present everywhere, so independent; ε adds ε / (p log 1/p)
     assert pairs[3, 3] == 1.0
     independent = np.array([[1, 1], [1, 0], [0, 1], [0, 0]], float)
-    assert npmi(independent.T @ independent, 4)[0, 1] == pytest.approx(0.0, abs=1e-12)
+    assert npmi(independent.T @ independent, 4)[0, 1] == pytest.approx(0.0, abs=4e-12)
 
 
 def test_other_rows_may_be_counted_and_absent_features_have_none():
