@@ -10,12 +10,12 @@ from bayesnmf.fitting import projection
 from bayesnmf.fitting.intervals import with_intervals
 from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.results import allocations as allocations_of_fits
-from bayesnmf.results import annotation, effects, renaming, replication, several
+from bayesnmf.results import annotation, effects, expected, markers, renaming, replication, several, shares, summary
 from bayesnmf.results import draws as draws_of_fits
+from bayesnmf.results.batch_factors import batch_factors
 from bayesnmf.results.describing import described
 from bayesnmf.results.dispersion import Dispersion, dispersion
 from bayesnmf.results.estimates import Draws
-from bayesnmf.results.markers import leading_features
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.short_chain import DRAWS, WARMUP
 from bayesnmf.types import Array
@@ -158,9 +158,7 @@ class Fit(FitRecord):
         self, rows: Iterable[Any] | None = None, features: Iterable[Any] | None = None, interval: float = 0.9
     ) -> pd.DataFrame:
         """Return expected counts with intervals, of missing cells too; see `bayesnmf.results.expected.expected`."""
-        from bayesnmf.results.expected import expected
-
-        return expected(self, rows, features, interval)
+        return expected.expected(self, rows, features, interval)
 
     def effects(self, interval: float = 0.9) -> pd.DataFrame:
         """Return the effects of covariates on each component, a row for each component and term, with intervals.
@@ -228,8 +226,6 @@ class Fit(FitRecord):
 
     def batch_factors(self, interval: float = 0.9) -> pd.DataFrame:
         """Return mean, lower and upper of the factor of each batch and feature; `bayesnmf.results.batch_factors`."""
-        from bayesnmf.results.batch_factors import batch_factors
-
         return batch_factors(self, interval)
 
     def allocations(self, rows: Iterable[Any] | None = None) -> Array:
@@ -266,18 +262,22 @@ class Fit(FitRecord):
         self, rows: Iterable[Any] | None = None, features: Iterable[Any] | None = None, interval: float = 0.9
     ) -> pd.DataFrame:
         """Return medians and central intervals of some parameters; see `bayesnmf.results.summary.summary`."""
-        from bayesnmf.results.summary import summary
-
-        return summary(self, rows, features, interval)
+        return summary.summary(self, rows, features, interval)
 
     def top_features(self, n: int = 10, order: str = "weight") -> pd.DataFrame:
         """Return the names of the `n` leading features of each component, one column per component.
 
         They lead by "weight", "lift", "next" or "rest"; see `bayesnmf.results.markers.leading_features`.
         """
-        import pandas as pd
+        return markers.top_features(self, n, order)
 
-        return pd.DataFrame(self.feature_names[leading_features(self, n, order)].T, columns=self.component_titles)
+    def top_rows(self, n: int = 10, interval: float = 0.9) -> pd.DataFrame:
+        """Return the rows that show each component best, with intervals; see `bayesnmf.results.shares.top_rows`."""
+        return shares.top_rows(self, n, interval)
+
+    def shares(self, rows: Iterable[Any] | None = None, interval: float = 0.9) -> pd.DataFrame:
+        """Return the share of each component in the expected counts of rows; see `bayesnmf.results.shares.shares`."""
+        return shares.shares(self, rows, interval)
 
 
 def load(path: str | os.PathLike[str]) -> Fit:

@@ -18,7 +18,7 @@ its share in all others near 0, where nothing speaks for it or against it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import xlogy
@@ -32,12 +32,22 @@ from bayesnmf.results.intervals import for_intervals
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 SMALLEST = 1e-12
 CONTRASTS = ("next", "rest")
 ORDERS = ("weight", "lift", *CONTRASTS)
 DRAWS = 400
 LEVELS = np.array([0.05, 0.5, 0.95])
 LARGEST = 2**29  # bytes of draws that are kept at once
+
+
+def top_features(fit: FitRecord, n: int = 10, order: str = "weight") -> pd.DataFrame:
+    """Return the names of the leading features of each component; see `bayesnmf.Fit.top_features`."""
+    import pandas as pd
+
+    return pd.DataFrame(fit.feature_names[leading_features(fit, n, order)].T, columns=fit.component_titles)
 
 
 def leading_features(fit: FitRecord, n: int, order: str = "weight") -> Array:

@@ -310,6 +310,8 @@ ARGUMENTS = {
     ),
     "summary(rows='x')": (lambda fit: fit.summary(rows="x"), TypeError, "rows must be a list of names, not 'x'"),
     "top_features(0)": (lambda fit: fit.top_features(0), ValueError, "n must be at least 1"),
+    "top_rows(0)": (lambda fit: fit.top_rows(0), ValueError, "n must be at least 1"),
+    "shares(rows='x')": (lambda fit: fit.shares(rows="x"), TypeError, "rows must be a list of names, not 'x'"),
     "loo('x')": (lambda fit: bayesnmf.loo("x"), TypeError, "fit must be a result of bayesnmf.fit"),
     "predictive_checks(draws=nan)": (
         lambda fit: bayesnmf.predictive_checks(fit, np.nan),
