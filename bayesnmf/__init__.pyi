@@ -57,6 +57,7 @@ from bayesnmf.priors import Priors as Priors
 from bayesnmf.priors import ScaledDirichlet as ScaledDirichlet
 from bayesnmf.priors.noise import NegativeBinomial as NegativeBinomial
 from bayesnmf.priors.noise import Quasi as Quasi
+from bayesnmf.results.pyldavis import to_pyldavis as to_pyldavis
 from bayesnmf.results.topic_model import TopicModel as TopicModel
 from bayesnmf.results.topic_model import from_topic_model as from_topic_model
 from bayesnmf.results.topic_model import to_topic_model as to_topic_model

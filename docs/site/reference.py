@@ -56,7 +56,8 @@ GROUPS = {
         "What sets components apart, where they are used, how sure this is, and a report of it.",
         (
             "markers", "group_contrasts", "assign", "Assignment", "absence", "match", "Match", "coherence",
-            "linear_response", "LinearResponse", "to_topic_model", "from_topic_model", "TopicModel", "report",
+            "linear_response", "LinearResponse", "to_topic_model", "from_topic_model", "TopicModel", "to_pyldavis",
+            "report",
         ),
     ),
     "comparing": Group(
