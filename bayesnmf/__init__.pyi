@@ -36,8 +36,8 @@ from bayesnmf.estimators.lda import BayesLDA as BayesLDA
 from bayesnmf.estimators.nmf import BayesNMF as BayesNMF
 from bayesnmf.fitting.fit import fit as fit
 from bayesnmf.fitting.fitted import Fit as Fit
-from bayesnmf.fitting.fitted import load as load
 from bayesnmf.fitting.known import read_catalogue as read_catalogue
+from bayesnmf.fitting.loading import load as load
 from bayesnmf.fitting.streaming import MinibatchVI as MinibatchVI
 from bayesnmf.inference.status import ConvergenceWarning as ConvergenceWarning
 from bayesnmf.options import BLD as BLD

@@ -81,7 +81,7 @@ def components() -> Any:
 
 
 def top_features() -> Any:
-    """Bars are the largest shares of each component; markers and lines are medians and 90 % intervals of each fit."""
+    """Bars are shares of features that lead by lift; markers and lines are medians and 90 % intervals of each fit."""
     fits = {method: small_fits()[method] for method in ("vi", "gibbs")}
     return plots.top_features(fits, n=6)
 

@@ -44,9 +44,8 @@ def coherence(fit: FitRecord, counts: Any = None, *, n: int = 10, measure: str =
     ----------
     fit : Fit
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (rows, m), optional
-        Rows in which occurrences are counted, with the features of the fit; by default those of the fit. Rows that no
-        fit has seen do not favour components that describe single rows. With the windows of texts as rows, values are
-        those of sliding windows (Examples).
+        Rows, or windows of texts (Examples), in which occurrences are counted, with the features of the fit; by default
+        the rows of the fit. Rows that no fit has seen do not favour components that describe single rows.
     n : int
         Number of largest features of each component, at least 2; all if there are fewer.
     measure : {"npmi", "c_v"}
@@ -92,12 +91,11 @@ def coherence(fit: FitRecord, counts: Any = None, *, n: int = 10, measure: str =
     data: Counts = check_complete(fit.counts, "coherence") if counts is None else fit.counts
     if counts is not None:
         data = in_feature_order(as_counts(counts), fit.feature_names)
-    order = leading_features(fit, largest)
+    order = leading_features(fit, largest, "weight")
     together = np.zeros((fit.rank, order.shape[1], order.shape[1]))
     for _, part in data.parts():
         present = (part.matrix > 0).astype(np.float64).tocsc()
-        for features, found in zip(order, together, strict=True):
-            found += _together(present[:, features].toarray())
+        together += np.stack([_together(present[:, features].toarray()) for features in order])
     values = [_coherence_of(npmi(found, data.shape[0]), measure) for found in together]
     return pd.Series(values, index=pd.RangeIndex(fit.rank, name="component"), name=measure)
 

@@ -156,7 +156,7 @@ def _start(text: str) -> Any:
     """Return the word of a start, or the fit in a file."""
     if Path(text).suffix.lower() not in (".nc", ".zarr"):
         return text
-    from bayesnmf.fitting.fitted import load
+    from bayesnmf.fitting.loading import load
 
     return load(text)
 

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
 
     from bayesnmf.cli.reading import read_column
     from bayesnmf.cli.writing import about_fit, tell
-    from bayesnmf.fitting.fitted import load
+    from bayesnmf.fitting.loading import load
     from bayesnmf.pages.report import report
     from bayesnmf.places import check_plots_can_be_drawn
 

@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
     from bayesnmf.cli.reading import read_batch, read_counts_of, read_covariates, read_exposures
     from bayesnmf.cli.writing import about_fit, finish, write_table
-    from bayesnmf.fitting.fitted import load
+    from bayesnmf.fitting.loading import load
     from bayesnmf.results.thinning import loadings_table
 
     fit = load(options.fit)

@@ -72,8 +72,7 @@ def read_counts(
     ImportError
         The format needs a package of ``bayesnmf[files]``.
     ValueError
-        The file is not in the format of its suffix, or does not contain a count matrix. Lists of mutations (VCF, MAF)
-        are refused with the name of a program that makes a table of them.
+        The file is not in the format of its suffix, or has no count matrix, as lists of mutations (VCF, MAF).
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""The result of `bayesnmf.fit`, `Fit`, and how it is loaded from a file."""
+"""The result of `bayesnmf.fit`, `Fit`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from bayesnmf.fitting import projection
 from bayesnmf.fitting.intervals import with_intervals
 from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.results import allocations as allocations_of_fits
-from bayesnmf.results import annotation, effects, expected, markers, renaming, replication, several, shares, summary
+from bayesnmf.results import (
+    annotation,
+    effects,
+    expected,
+    leading,
+    markers,
+    renaming,
+    replication,
+    several,
+    shares,
+    summary,
+)
 from bayesnmf.results import draws as draws_of_fits
 from bayesnmf.results.batch_factors import batch_factors
 from bayesnmf.results.describing import described
@@ -23,7 +34,6 @@ from bayesnmf.types import Array
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
-import os
 
 
 class Fit(FitRecord):
@@ -264,10 +274,11 @@ class Fit(FitRecord):
         """Return medians and central intervals of some parameters; see `bayesnmf.results.summary.summary`."""
         return summary.summary(self, rows, features, interval)
 
-    def top_features(self, n: int = 10, order: str = "weight") -> pd.DataFrame:
+    def top_features(self, n: int = 10, order: str = "lift") -> pd.DataFrame:
         """Return the names of the `n` leading features of each component, one column per component.
 
-        They lead by "weight", "lift", "next" or "rest"; see `bayesnmf.results.markers.leading_features`.
+        By "lift", features that are common in the component and rarer in the others, share × log(share / mean share);
+        "weight", by share; "next" or "rest": see `bayesnmf.results.markers.leading_features`.
         """
         return markers.top_features(self, n, order)
 
@@ -279,22 +290,10 @@ class Fit(FitRecord):
         """Return the share of each component in the expected counts of rows; see `bayesnmf.results.shares.shares`."""
         return shares.shares(self, rows, interval)
 
+    def leading_components(self, order: str = "lift") -> pd.DataFrame:
+        """Return the leading component of each row, the usual assignment, with its share of the row and its lift.
 
-def load(path: str | os.PathLike[str]) -> Fit:
-    """Return the fit in a file that `Fit.save` wrote.
-
-    Parameters
-    ----------
-    path : str or path
-        NetCDF file (`.nc`) or Zarr store (`.zarr`).
-
-    Raises
-    ------
-    FileNotFoundError
-        The file does not exist.
-    ValueError
-        The file is not a fit, is damaged, or was written by a later version.
-    """
-    from bayesnmf.results.storage import read_fit
-
-    return Fit.of(read_fit(path))
+        By "lift", that of the largest share × log(share / mean share over rows) leads; by "share", that of the largest
+        share, which may be one that all rows have; see `bayesnmf.results.leading.leading_components`.
+        """
+        return leading.leading_components(self, order)

@@ -117,7 +117,7 @@ def composition(fit: Fit, groups: Groups | None) -> Section:
     """Return the structure plot, and the size of each component."""
     proportions = to_topic_model(fit).proportions
     n = len(proportions)
-    leading = np.bincount(proportions.argmax(axis=1), minlength=fit.rank)
+    leading = fit.leading_components()["component"].value_counts(sort=False)
     shares = fit.expected_sizes / max(fit.expected_sizes.sum(), np.finfo(float).tiny)
     rows = [
         [title, f"{share:.1%}", f"{count:,} ({count / n:.0%})", f"{median:.1%}"]
@@ -133,11 +133,12 @@ def composition(fit: Fit, groups: Groups | None) -> Section:
     return Section(
         "What the samples consist of",
         [
-            "Each bar is a sample; colours are the shares of the components in its expected counts.",
+            "Each bar is a sample; colours are the shares of the components in its expected counts. In a sample the "
+            "component leads that sets it apart most: the greatest share × log(share / mean share).",
             *([f"{groups.ungrouped:,} samples without a group are left out."] if groups and groups.ungrouped else []),
         ],
         tables=[
-            Table(["component", "share of all counts", "samples where it is largest", "median share"], rows),
+            Table(["component", "share of all counts", "samples where it leads", "median share"], rows),
             *([] if groups is None else [_by_group(fit, groups, proportions)]),
         ],
         figures=[picture],
@@ -205,7 +206,9 @@ def _picture(fit: Fit, image_shape: tuple[int, int] | None) -> Figure:
     types = read_types(fit.feature_names)
     if types is not None and types.is_complete:
         return drawn(lambda: plots.signatures(fit), "The shares of all mutation types in each component.")
-    return drawn(lambda: plots.components(fit), "The features with the largest share in each component.")
+    return drawn(
+        lambda: plots.components(fit), "The leading features of each component: common in it and rarer in the others."
+    )
 
 
 def _marker_table(part: Any) -> Table:

@@ -47,7 +47,7 @@ def components(
     axes: Any = None,
     figsize: tuple[float, float] | None = None,
 ) -> Array:
-    """Draw matched components: images, or the features of largest weight with 90 % intervals.
+    """Draw matched components: images, or their leading features with 90 % intervals.
 
     Every component is divided by its sum, so its entries are shares.
 
@@ -84,7 +84,7 @@ def components(
 def top_features(
     fits: Mapping[str, Fit] | Fit,
     n: int = 8,
-    order: Literal["weight", "lift", "next", "rest"] = "weight",
+    order: Literal["weight", "lift", "next", "rest"] = "lift",
     *,
     reference: str | None = None,
     axes: Any = None,
@@ -102,10 +102,10 @@ def top_features(
     n : int
         Number of features for each component.
     order : {"weight", "lift", "next", "rest"}
-        Order of the features, in the reference. "weight": by share. "lift": by share × log(share / mean share over
-        all components), which is large for features that are common here and rare elsewhere; a black tick marks the
-        mean share. "next" and "rest": by the lower limit of the log-fold change against the next best component or
-        against all others, as in `bayesnmf.markers`.
+        Order of the features, in the reference. "lift": by share × log(share / mean share over all components),
+        which is large for features that are common here and rare elsewhere; a black tick marks the mean share.
+        "weight": by share. "next" and "rest": by the lower limit of the log-fold change against the next best
+        component or against all others, as in `bayesnmf.markers`.
     reference : str, optional
         Label of the fit that determines the features and the order of the components; by default the first.
     axes : array of Axes, optional

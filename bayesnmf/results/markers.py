@@ -43,14 +43,14 @@ LEVELS = np.array([0.05, 0.5, 0.95])
 LARGEST = 2**29  # bytes of draws that are kept at once
 
 
-def top_features(fit: FitRecord, n: int = 10, order: str = "weight") -> pd.DataFrame:
+def top_features(fit: FitRecord, n: int, order: str) -> pd.DataFrame:
     """Return the names of the leading features of each component; see `bayesnmf.Fit.top_features`."""
     import pandas as pd
 
     return pd.DataFrame(fit.feature_names[leading_features(fit, n, order)].T, columns=fit.component_titles)
 
 
-def leading_features(fit: FitRecord, n: int, order: str = "weight") -> Array:
+def leading_features(fit: FitRecord, n: int, order: str) -> Array:
     """Return the positions of the `n` leading features of each component, (K, n).
 
     The order "weight" is by share. "lift" is by share × log(share / mean share over all components), and by share where

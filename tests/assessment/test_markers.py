@@ -171,12 +171,14 @@ def test_top_features_are_in_the_order_of_the_table(order):
 def test_orders_differ_and_others_are_refused():
     fit = fitted()
     assert not fit.top_features(3, "next").equals(fit.top_features(3, "weight"))
+    assert fit.top_features(3).equals(fit.top_features(3, "lift"))
+    assert not fit.top_features(3).equals(fit.top_features(3, "weight"))
     with pytest.raises(ValueError, match="order must be one of 'weight', 'lift', 'next', 'rest'"):
         fit.top_features(3, "lfc")
     single = bayesnmf.fit(DRAWN.counts, rank=1, seed=0, options=OPTIONS["vi"])
     with pytest.raises(ValueError, match="at least two components"):
         single.top_features(3, "next")
-    assert single.top_features(3, "lift").equals(single.top_features(3))
+    assert single.top_features(3).equals(single.top_features(3, "weight"))
 
 
 def test_lift_gives_way_to_weight_where_there_is_none():

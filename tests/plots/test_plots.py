@@ -146,7 +146,7 @@ def lines_of(ax, colour):
 
 def test_top_features_have_the_quantiles_of_q(fits):
     pair = {"map": fits["map"], "vi": fits["vi"]}
-    axes = plots.components(pair, n_features=5, reference="vi")
+    axes = plots.top_features(pair, 5, "weight", reference="vi")
     assert axes.shape == (RANK,)
     alpha = fits["vi"].posterior.components.concentration
     for k, ax in enumerate(axes):
@@ -261,7 +261,7 @@ def test_components_without_posterior_are_points():
     fitted = fit(priors=bayesnmf.Priors(components="parameter"))
     axes = plots.components({"vi": fitted}, n_features=50)
     assert len(axes[0].get_yticklabels()) == FEATURES
-    assert axes[0].get_legend_handles_labels()[1] == ["vi (point)"]
+    assert axes[0].get_legend_handles_labels()[1] == ["vi (point)", "mean of all components"]
 
 
 def test_loadings_have_the_quantiles_of_each_posterior(fits):
