@@ -91,6 +91,7 @@ def test_files_and_functions_are_short(path: Path) -> None:
             "select",
             "modes",
             "calibrate",
+            "report",
             "simulate",
             "group_contrasts",
             "program",

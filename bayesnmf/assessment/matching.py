@@ -9,12 +9,15 @@ import numpy as np
 
 from bayesnmf.assessment.checks import check_catalogue
 from bayesnmf.checks import check_share
-from bayesnmf.inference.alignment import cosine
+from bayesnmf.inference.alignment import cosine, normalise_rows
 from bayesnmf.results.checks import check_fit
+from bayesnmf.results.intervals import for_intervals
 from bayesnmf.results.record import FitRecord
 
 if TYPE_CHECKING:
     import pandas as pd
+
+DRAWS, ENDS = 500, (0.05, 0.95)  # most draws, and the levels of an interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +28,9 @@ class Match:
     ----------
     table : DataFrame
         Row for each assigned component of the fit: its number, the label of the reference component, their cosine, and
-        the label and cosine of the reference component that is closest to it, assigned or not.
+        the label and cosine of the reference component that is closest to it, assigned or not. If the fit has draws,
+        ``low`` and ``high`` are the ends of the 90 % interval of the cosine over them. A draw varies in every feature,
+        so that its cosine is mostly below that of the mean.
     unmatched : ndarray
         Numbers of the components of the fit without a reference component.
     leftover : ndarray
@@ -35,6 +40,11 @@ class Match:
     table: pd.DataFrame
     unmatched: np.ndarray
     leftover: np.ndarray
+
+    @property
+    def names(self) -> dict[int, str]:
+        """Labels of the reference by number of the component: ``fit.rename(found.names)``."""
+        return dict(zip(self.table["component"].tolist(), map(str, self.table["reference"]), strict=True))
 
     def __str__(self) -> str:
         """Return the table as text, and what is left on both sides."""
@@ -64,6 +74,11 @@ def match(fit: FitRecord, reference: Any, *, least: float = 0.0) -> Match:
     TypeError, ValueError
         A reference with other features, or with values that are negative or not finite.
 
+    See Also
+    --------
+    bayesnmf.plots.signatures, bayesnmf.report : Take a match as `known`, and print it.
+    bayesnmf.assign : Which samples have each of the components of a catalogue, or of a fit.
+
     Examples
     --------
     >>> import bayesnmf
@@ -87,9 +102,20 @@ def match(fit: FitRecord, reference: Any, *, least: float = 0.0) -> Match:
             "component": ours,
             "reference": labels[theirs],
             "cosine": similarity[ours, theirs],
+            **_ends(fit, ours, values[theirs]),
             "closest": labels[closest],
             "closest cosine": similarity[ours, closest],
         }
     )
     unmatched = np.setdiff1d(np.arange(fit.rank), ours)
     return Match(table, unmatched, labels[np.setdiff1d(np.arange(len(values)), theirs)])
+
+
+def _ends(fit: FitRecord, ours: np.ndarray, values: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the ends of the intervals of the cosines of these components, if the fit has draws."""
+    read = fit if fit.intervals is None else for_intervals(fit)
+    if read.estimate.kind != "draws" or not len(ours):
+        return {}
+    drawn = [components[ours] for _, _, components in read.estimate.iterate(read, DRAWS, fit.seed)]
+    cosines = (normalise_rows(np.stack(drawn)) * normalise_rows(values)).sum(axis=-1)
+    return dict(zip(("low", "high"), np.quantile(cosines, ENDS, axis=0), strict=True))

@@ -15,7 +15,9 @@ DESCRIPTION = (
     "components with intervals, convergence and cautions, checks of the model, and how to repeat and cite the fit."
 )
 EXAMPLES = """  bayesnmf report fit.nc
-  bayesnmf report fit.nc --groups celltypes.csv --title "Blood cells" --out blood.html"""
+  bayesnmf report fit.nc --groups celltypes.csv --title "Blood cells" --out blood.html
+  bayesnmf report fit.nc --catalogue COSMIC_v3.4_SBS_GRCh38.txt"""
+LEAST = 0.8  # cosine of a match
 
 
 def add(command: argparse.ArgumentParser) -> None:
@@ -23,6 +25,10 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument("fit", metavar="FIT", help="file of a fit, .nc or .zarr")
     command.add_argument("--groups", metavar="FILE", help="table with name and group of each sample: .csv, .tsv")
     command.add_argument("--names", metavar="FILE", help="table with number and name of each component: .csv, .tsv")
+    command.add_argument(
+        "--catalogue", metavar="FILE", help="known components, such as a table of COSMIC: shown where the cosine is "
+        f"at least {LEAST}"
+    )  # fmt: skip
     command.add_argument("--title", metavar="TEXT", help="heading of the page")
     command.add_argument("--image-shape", metavar="H,W", help="height and width, if the features are pixels")
     command.add_argument("--out", default="report.html", metavar="PATH", help="the page (default: %(default)s)")
@@ -31,10 +37,11 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read the fit, write the page and print."""
-    outputs = check_outputs({"--out": options.out}, (), (options.fit, options.groups, options.names))
+    outputs = check_outputs({"--out": options.out}, (), (options.fit, options.groups, options.names, options.catalogue))
     check_suffix(outputs["--out"], "--out", (".html", ".htm"))
     shape: Any = None if options.image_shape is None else check_pair_of_numbers(options.image_shape, "--image-shape")
 
+    from bayesnmf.assessment.matching import match
     from bayesnmf.cli.reading import read_column
     from bayesnmf.cli.writing import about_fit, tell
     from bayesnmf.fitting.loading import load
@@ -46,6 +53,8 @@ def run(options: argparse.Namespace) -> int:
     if options.names is not None:
         fit = fit.rename(read_column(options.names, "--names").to_dict())
     groups = None if options.groups is None else read_column(options.groups, "--groups")
-    report(fit, outputs["--out"], groups=groups, title=options.title, image_shape=shape, progress=not options.quiet)
+    found = None if options.catalogue is None else match(fit, options.catalogue, least=LEAST)
+    given: Any = {"title": options.title, "image_shape": shape, "known": found}
+    report(fit, outputs["--out"], groups=groups, progress=not options.quiet, **given)
     tell(repr(fit), about_fit(fit), outputs, options.json)
     return SUCCESS

@@ -8,6 +8,7 @@ from typing import Any
 
 from bayesnmf.checks import check_path, shown
 from bayesnmf.places import check_file_to_write, check_plots_can_be_drawn
+from bayesnmf.plots.checks import check_known
 
 
 def check_page(path: str | os.PathLike[str]) -> Path:
@@ -19,15 +20,18 @@ def check_page(path: str | os.PathLike[str]) -> Path:
     return check_file_to_write(target, "path")
 
 
-def check_source(source: Any, kinds: tuple[type, type], groups: Any) -> None:
-    """Refuse anything but a fit or a comparison, and groups for a comparison."""
+def check_source(source: Any, kinds: tuple[type, type], groups: Any, known: Any) -> None:
+    """Refuse anything but a fit or a comparison, groups and a match for a comparison, and a match of another fit."""
     if not isinstance(source, kinds):
         raise TypeError(
             f"source must be a result of bayesnmf.fit or bayesnmf.compare: found {shown(source)}; read a saved fit "
             "with bayesnmf.load"
         )
-    if groups is not None and isinstance(source, kinds[1]):
-        raise ValueError("groups belong to the page of one fit; leave them out, or give one of comparison.fits")
+    for name, given in (("groups", groups), ("known", known)):
+        if given is not None and isinstance(source, kinds[1]):
+            raise ValueError(f"{name} belong to the page of one fit; leave {name} out, or give one of comparison.fits")
+    if known is not None:
+        check_known(known, source.rank)
 
 
 def check_title(title: Any) -> str | None:

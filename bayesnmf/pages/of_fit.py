@@ -10,6 +10,7 @@ from matplotlib.colors import to_hex
 
 from bayesnmf import plots
 from bayesnmf.assessment.markers import markers
+from bayesnmf.assessment.matching import Match
 from bayesnmf.assessment.predictive_checks import headings_and_lines, predictive_checks, verdict_of
 from bayesnmf.data.labels import listed
 from bayesnmf.data.mutations import read_types
@@ -17,6 +18,7 @@ from bayesnmf.data.several import SeveralCounts, is_weighted
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.options import METHODS as RECORDS
+from bayesnmf.pages.of_known import known_components
 from bayesnmf.pages.of_matrices import shared_among_matrices
 from bayesnmf.pages.parts import Card, Figure, Section, Table, drawn
 from bayesnmf.pages.references import SIGNS, references_of
@@ -63,7 +65,7 @@ again = first.project(fit.counts, row_exposure=fit.counts.row_exposure, seed=fit
 
 
 def sections_of_fit(
-    fit: Fit, groups: Groups | None, image_shape: tuple[int, int] | None, told: ProgressReport
+    fit: Fit, groups: Groups | None, image_shape: tuple[int, int] | None, known: Match | None, told: ProgressReport
 ) -> tuple[str, list[Section]]:
     """Return the heading and the sections."""
     title = f"{fit.rank} component{'s' if fit.rank > 1 else ''} of {fit.counts.shape[0]:,} samples"
@@ -72,7 +74,8 @@ def sections_of_fit(
         lambda: [overview(fit)],
         lambda: [composition(fit, groups)],
         lambda: [covariates(fit)] if has_effects_to_show(fit) else [],
-        lambda: components_of_matrices(fit, image_shape),
+        lambda: [] if known is None else [known_components(fit, known)],
+        lambda: components_of_matrices(fit, image_shape, known),
         lambda: [convergence(fit)],
         lambda: [uncertainty(fit)],
         lambda: [checks(fit)],
@@ -167,23 +170,23 @@ def _by_group(fit: Fit, groups: Groups, proportions: Array) -> Table:
     return Table(["group", "samples", *(f"mean share of {title}" for title in fit.component_titles)], rows)
 
 
-def components_of_matrices(fit: Fit, image_shape: tuple[int, int] | None) -> list[Section]:
+def components_of_matrices(fit: Fit, image_shape: tuple[int, int] | None, known: Match | None) -> list[Section]:
     """Return the components: of several matrices, a section for each, after how counts are shared among them."""
     if not isinstance(fit.counts, SeveralCounts):
-        return [components(fit, image_shape)]
-    own = ((name, components(fit.matrix(name), image_shape)) for name in fit.counts.matrices.names)
+        return [components(fit, image_shape, known)]
+    own = ((name, components(fit.matrix(name), image_shape, known)) for name in fit.counts.matrices.names)
     return [
         shared_among_matrices(fit),
         *(replace(section, heading=f"{section.heading}: {name}") for name, section in own),
     ]
 
 
-def components(fit: Fit, image_shape: tuple[int, int] | None) -> Section:
+def components(fit: Fit, image_shape: tuple[int, int] | None, known: Match | None = None) -> Section:
     """Return the leading features of each component, with intervals, and what sets each apart."""
     text = [
         "Each component is a distribution over the features. Bars are shares of the component; lines are intervals."
     ]
-    picture = _picture(fit, image_shape)
+    picture = _picture(fit, image_shape, known)
     if fit.rank == 1:
         return Section("Components", text, figures=[picture])
     table = markers(fit, MARKED, draws=DRAWS)
@@ -200,12 +203,12 @@ def components(fit: Fit, image_shape: tuple[int, int] | None) -> Section:
     return Section("Components", [*text, MARKERS], cautions=table.attrs["cautions"], cards=cards, figures=[picture])
 
 
-def _picture(fit: Fit, image_shape: tuple[int, int] | None) -> Figure:
+def _picture(fit: Fit, image_shape: tuple[int, int] | None, known: Match | None) -> Figure:
     if image_shape is not None:
         return drawn(lambda: plots.components(fit, image_shape=image_shape), "The components as images.")
     types = read_types(fit.feature_names)
     if types is not None and types.is_complete:
-        return drawn(lambda: plots.signatures(fit), "The shares of all mutation types in each component.")
+        return drawn(lambda: plots.signatures(fit, known), "The shares of all mutation types in each component.")
     return drawn(
         lambda: plots.components(fit), "The leading features of each component: common in it and rarer in the others."
     )

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import bayesnmf
+from bayesnmf.assessment.matching import Match
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.pages.checks import check_page, check_source, check_title
@@ -33,6 +34,7 @@ def report(
     groups: Any = None,
     title: str | None = None,
     image_shape: tuple[int, int] | None = None,
+    known: Match | None = None,
     progress: ProgressReport | bool = False,
 ) -> Path:
     """Write one HTML file about a fit or a comparison, and return its path.
@@ -55,6 +57,9 @@ def report(
         Heading of the page.
     image_shape : tuple of int, optional
         Height and width, if the features are pixels.
+    known : Match, optional
+        ``bayesnmf.match(fit, catalogue)``: a table of the known components and their cosines, and their names in the
+        panels of signatures; fits only.
     progress : bool or callable
         Progress report, as for `bayesnmf.fit`.
 
@@ -65,7 +70,7 @@ def report(
     Raises
     ------
     TypeError, ValueError
-        Neither a fit nor a comparison, groups that do not match, or a path that cannot be written.
+        Neither a fit nor a comparison, groups or a match that do not belong to it, or a path that cannot be written.
 
     Examples
     --------
@@ -77,13 +82,13 @@ def report(
     True
     """
     target = check_page(path)
-    check_source(source, (Fit, Comparison), groups)
+    check_source(source, (Fit, Comparison), groups, known)
     heading = check_title(title)
     if isinstance(source, Fit) and groups is not None:
         groups = check_groups(groups, source.row_names)
     with progress_context(progress) as told:
         if isinstance(source, Fit):
-            default, sections = sections_of_fit(source, groups, image_shape, told)
+            default, sections = sections_of_fit(source, groups, image_shape, known, told)
         else:
             default, sections = sections_of_comparison(source, image_shape, told)
     write_text(target, render(heading or default, sections))

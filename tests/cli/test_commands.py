@@ -359,17 +359,19 @@ def test_simulate_writes_counts_that_fit_reads(capsys, here):
 
 
 @pytest.mark.usefixtures("without_pictures")
-def test_report_shows_names_groups_and_title(capsys, here):
+def test_report_shows_names_groups_title_and_known_components(capsys, here):
     done(capsys, "fit", "counts.csv", *QUICK)
     pd.Series(["one", "two"] * 12, FRAME.index, name="kind").to_csv("groups.csv")
     Path("names.csv").write_text("number,name\n1,T cells\n")
+    pd.DataFrame(bayesnmf.load("fit.nc").components, ["Helper", "B"], FRAME.columns).to_csv("known.csv")
     about = json.loads(done(capsys, "report", "fit.nc", "--groups", "groups.csv", "--names", "names.csv", "--title",
-                            "A <page>", "--json", "--quiet"))  # fmt: skip
+                            "A <page>", "--catalogue", "known.csv", "--json", "--quiet"))  # fmt: skip
     assert about["written"] == {"out": "report.html"}
     page = Path("report.html").read_text(encoding="utf-8")
     assert "<h1>A &lt;page&gt;</h1>" in page
     assert "T cells" in page
     assert "component 1" not in page
+    assert re.search(r"T cells</t[dh]>\s*<td[^>]*>B</td>\s*<td[^>]*>1.00</td>", page)
     assert {"one", "two"} <= set(re.findall(r">(\w+)<", page))
 
 

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from plain import even_priors
@@ -231,6 +232,24 @@ def test_images_and_exposures(tmp_path):
 
 
 @pytest.mark.usefixtures("without_pictures")
+@pytest.mark.filterwarnings("ignore::bayesnmf.ConvergenceWarning")
+def test_known_components_are_named_with_their_cosines(tmp_path):
+    fit = fitted("gibbs", chains=1, draws=20, warmup=20)
+    names = ["<b>SBS1</b>", "SBS5", "SBS3"]
+    known = pd.DataFrame(DRAWN.components[[2, 0]], names[:2], NAMES)
+    found = bayesnmf.match(fit, known, least=0.1)
+    texts = Reader(bayesnmf.report(fit, tmp_path / "known.html", known=found)).texts
+    assert "Known components" in texts
+    for each in found.table.itertuples():
+        at = texts.index(str(each.reference))
+        assert texts[at - 1 : at + 2] == [
+            f"component {each.component}", each.reference, f"{each.cosine:.2f} [{each.low:.2f}, {each.high:.2f}]"
+        ]  # fmt: skip
+    assert f"Without a match: component {found.unmatched[0]}." in texts
+    assert "Known components" not in Reader(bayesnmf.report(fit, tmp_path / "plain.html")).texts
+
+
+@pytest.mark.usefixtures("without_pictures")
 def test_a_page_of_a_comparison(tmp_path, monkeypatch):
     monkeypatch.setattr(measures, "MOST_SCORE_DRAWS", 200)
     settings = Settings(options={"map": MAP(start="svd"), "vi": VI(start="svd", tol=1e-3)}, dispersed=False)
@@ -257,6 +276,7 @@ def test_a_page_of_a_comparison(tmp_path, monkeypatch):
         (None, "a.html", {"title": 3}, TypeError, "title must be text"),
         (None, "a.html", {"groups": ["x"]}, ValueError, "groups must have one entry for each of 30 rows"),
         (None, "a.html", {"image_shape": (2, 2)}, ValueError, "image_shape"),
+        (None, "a.html", {"known": [[1.0] * 12]}, TypeError, "known must be"),
     ],
 )
 def test_what_cannot_be_a_page_is_refused_and_leaves_no_file(source, path, more, error, rule, tmp_path):
