@@ -94,6 +94,8 @@ def test_files_and_functions_are_short(path: Path) -> None:
             "report",
             "simulate",
             "group_contrasts",
+            "structure",
+            "loadings_intervals",
             "program",
             "project",
             "transform",

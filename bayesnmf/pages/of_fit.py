@@ -33,7 +33,7 @@ from bayesnmf.pages.words import (
     ON_DISK,
     P_VALUES,
 )
-from bayesnmf.plots.style import colours_of
+from bayesnmf.plots.style import colours_of_leading, leading
 from bayesnmf.priors.noise import Quasi
 from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.results.cautions import cautions_of, cautions_of_model
@@ -191,7 +191,8 @@ def components(fit: Fit, image_shape: tuple[int, int] | None, known: Match | Non
         return Section("Components", text, figures=[picture])
     table = markers(fit, MARKED, draws=DRAWS)
     cards = []
-    for label, title, colour in zip(fit.component_labels, fit.component_titles, colours_of(fit.rank), strict=True):
+    colours = colours_of_leading(fit.rank, leading(fit.expected_sizes, None))  # as in the structure plot
+    for label, title, colour in zip(fit.component_labels, fit.component_titles, colours, strict=True):
         part = table[table["component"] == label]
         higher = part[part["lfc_next"] > 0]
         if not len(part):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import StepPatch
 
-from bayesnmf.checks import check_count
+from bayesnmf.checks import check_choice, check_count
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.plots.style import SMALL, colours_of, make_panels, shorten
+from bayesnmf.plots.style import OTHERS, SMALL, colours_of_leading, leading, make_panels, shorten
 from bayesnmf.results.checks import check_fit, check_groups
+from bayesnmf.results.leading import leading_of
 from bayesnmf.results.topic_model import to_topic_model
 from bayesnmf.types import Array
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 GAP = 0.006
 LETTER = 0.065  # width of a letter of a label, in inches
 BETWEEN = 3  # letters that fit between the labels of two groups
+VALUES = {"shares": "share of a sample's counts", "counts": "expected counts of a sample"}
 
 
 def structure(
@@ -30,14 +32,19 @@ def structure(
     groups: Mapping[Any, Any] | pd.Series | Sequence[Any] | Array | None = None,
     max_per_group: int | None = None,
     *,
+    n: int | None = None,
+    values: Literal["shares", "counts"] = "shares",
     axes: Axes | None = None,
     figsize: tuple[float, float] | None = None,
 ) -> Axes:
-    """Draw the topic proportions of every sample as one stacked bar, with samples grouped and sorted.
+    """Draw what every sample consists of as one stacked bar, with samples grouped and sorted.
 
-    The proportions are those of ``bayesnmf.to_topic_model(fit)``, which have the same unit for any model: the share of
-    each component in the expected counts of a sample. Within a group, samples are sorted by their largest component,
-    with the most frequent one first, and then by its share, alternately decreasing and increasing.
+    Shares are those of ``bayesnmf.to_topic_model(fit)``, which have the same unit for any model: the share of each
+    component in the expected counts of a sample. Within a group, samples stand by their leading component, that of the
+    most samples first, and then by its share, alternately decreasing and increasing. In a sample that component leads
+    that sets it apart most, as in ``fit.leading_components()``: the greatest share × log(share / mean share). So one
+    that all samples have in common does not decide alone where they stand. With ``values="counts"``, samples of a
+    group stand by their expected counts, the largest first.
 
     Parameters
     ----------
@@ -49,6 +56,11 @@ def structure(
         a DataWarning and the label say how many.
     max_per_group : int, optional
         Largest number of samples to draw in each group, evenly spaced among the sorted ones; the label mentions it.
+    n : int, optional
+        Number of components with a colour of their own, by default at most 12: those with the largest share of all
+        expected counts of the fit. The others are one grey band.
+    values : {"shares", "counts"}
+        Whether bars are shares, or expected counts.
     axes : Axes, optional
         Axes to draw on instead of new ones.
     figsize : tuple of float, optional
@@ -57,20 +69,23 @@ def structure(
     Returns
     -------
     Axes
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not a fit, groups of other samples, another word for `values`, or a number below 1.
     """
     check_fit(fit)
+    check_choice(values, "values", VALUES)
     found = check_groups(groups, fit.row_names)
     labels, names = found
-    proportions, titles = to_topic_model(fit).proportions, [shorten(title) for title in fit.component_titles]
-    if max_per_group is not None:
-        check_count(max_per_group, "max_per_group")
-    blocks = []
-    for name in names:
-        rows = np.flatnonzero(labels == name)
-        blocks.append(_thinned(rows[in_order(proportions[rows])], max_per_group))
+    bands, named = _bands(fit, leading(fit.expected_sizes, n), values)
+    ranked = _ranked(fit, bands, values)
+    blocks = [_thinned(ranked(np.flatnonzero(labels == name)), max_per_group) for name in names]
     grid, _ = make_panels((1, 1), (9, 3.0), figsize, axes)
     canvas: Axes = grid[0, 0]
-    edges = _draw(canvas, proportions, blocks, titles)
+    edges = _draw(canvas, bands, blocks, named)
+    _dress(canvas, values)
     if groups is not None:
         _name_groups(canvas, names, edges, [int(np.sum(labels == name)) for name in names])
     else:
@@ -84,45 +99,71 @@ def structure(
     return canvas
 
 
-def in_order(proportions: Array) -> Array:
-    """Return the order of samples: by largest component, the most frequent first, then by its share."""
-    leading = proportions.argmax(axis=1)
-    sizes = np.bincount(leading, minlength=proportions.shape[1])
-    rank_of = np.argsort(np.argsort(-sizes, kind="stable"))[leading]
-    share = proportions.max(axis=1)
+def _bands(fit: Fit, shown: Array, values: str) -> tuple[Array, list[tuple[str, Any]]]:
+    """Return what each band has of each sample, (n, bands), and titles and colours of the bands."""
+    model, rank = to_topic_model(fit), fit.rank
+    colours, titles = colours_of_leading(rank, shown), fit.component_titles
+    bands, named = model.proportions[:, shown], [(shorten(titles[k]), colours[k]) for k in shown]
+    if len(shown) < rank:
+        others = np.delete(model.proportions, shown, axis=1).sum(axis=1)
+        bands, named = np.column_stack([bands, others]), [*named, (f"others ({rank - len(shown)})", OTHERS)]
+    return (bands * model.totals[:, None] if values == "counts" else bands), named
+
+
+def _ranked(fit: Fit, bands: Array, values: str) -> Callable[[Array], Array]:
+    """Return a function that puts the samples of a group in order."""
+    if values == "counts":
+        totals = bands.sum(axis=1)
+        return lambda rows: rows[np.argsort(-totals[rows], kind="stable")]
+    lead = leading_of(bands, fit.counts.row_totals > 0)
+    return lambda rows: rows[in_order(bands[rows], lead[rows])]
+
+
+def in_order(shares: Array, lead: Array) -> Array:
+    """Return the order of samples: by leading component, that of the most samples first, then by its share."""
+    sizes = np.bincount(lead, minlength=shares.shape[1])
+    rank_of = np.argsort(np.argsort(-sizes, kind="stable"))[lead]
+    share = shares[np.arange(len(shares)), lead]
     return np.lexsort((np.where(rank_of % 2 == 0, -share, share), rank_of))
 
 
 def _thinned(rows: Array, most: int | None) -> Array:
-    if most is None or len(rows) <= most:
+    if most is None or len(rows) <= check_count(most, "max_per_group"):
         return rows
     return rows[np.linspace(0, len(rows) - 1, most).round().astype(int)]
 
 
-def _draw(ax: Axes, proportions: Array, blocks: list[Array], titles: list[str]) -> list[tuple[float, float]]:
-    """Fill one staircase for each group and component; return where each group begins and ends."""
-    rank = proportions.shape[1]
-    colours = colours_of(rank)
+def _draw(ax: Axes, bands: Array, blocks: list[Array], named: list[tuple[str, Any]]) -> list[tuple[float, float]]:
+    """Fill one staircase for each group and band; return where each group begins and ends."""
     gap = GAP * sum(map(len, blocks))
     edges = []
     start = 0.0
     for position, rows in enumerate(blocks):
         places = start + np.arange(len(rows) + 1)
-        tops = np.cumsum(proportions[rows], axis=1)
-        for k in reversed(range(rank)):  # each from 0 up, over the one before: no background shows between them
-            label = titles[k] if position == 0 else None
+        tops = np.cumsum(bands[rows], axis=1)
+        for k, (title, colour) in reversed([*enumerate(named)]):  # from 0 up, over the one before: no gaps between them
+            label = title if position == 0 else None
             # `ax.stairs` would compute the limits from every step, which takes seconds for 20,000 samples.
-            ax.add_artist(StepPatch(tops[:, k], places, fill=True, color=colours[k], linewidth=0, label=label))
+            ax.add_artist(StepPatch(tops[:, k], places, fill=True, color=colour, linewidth=0, label=label))
         edges.append((start, places[-1]))
         start = places[-1] + gap
     ax.set_xlim(0, edges[-1][1])
-    ax.set_ylim(0, 1)
-    ax.set_ylabel("share of a sample's counts", fontsize=SMALL)
+    ax.set_ylim(0, max(1e-300, *(bands[rows].sum(axis=1).max() for rows in blocks)))
+    return edges
+
+
+def _dress(ax: Axes, values: str) -> None:
+    """Name the axis and the colours."""
+    if values == "shares":
+        ax.set_ylim(0, 1)
+    else:
+        ax.yaxis.set_major_formatter("{x:,.0f}")
+    ax.set_ylabel(VALUES[values], fontsize=SMALL)
     ax.tick_params(axis="y", labelsize=SMALL)
     ax.spines[:].set_visible(False)
-    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=SMALL, ncols=-(-rank // 15),
+    number = len(ax.get_legend_handles_labels()[1])
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=SMALL, ncols=-(-number // 15),
               handlelength=1, handleheight=1)  # fmt: skip
-    return edges
 
 
 def _name_groups(ax: Axes, names: list[Any], edges: list[tuple[float, float]], sizes: list[int]) -> None:

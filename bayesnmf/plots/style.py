@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bayesnmf.checks import check_count
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.options import METHODS
 from bayesnmf.plots.checks import check_axes
@@ -43,6 +44,9 @@ SMALL = 9
 WIDEST = 9.0
 """Largest width of a new figure, in inches."""
 QUIET = "0.55"
+SHOWN = 12
+"""Largest number of components with a colour of their own in one figure, unless more are asked for."""
+OTHERS = "0.8"
 
 
 class Look(NamedTuple):
@@ -77,6 +81,25 @@ def colours_of(rank: int) -> list[Any]:
     if rank <= len(PALETTE):
         return list(PALETTE[:rank])
     return list(mpl.colormaps["gist_ncar"](np.linspace(0.03, 0.97, rank)))
+
+
+def leading(sizes: Array, n: int | None, most: int = SHOWN) -> Array:
+    """Return the positions of the `n` largest components, in their own order; by default `most` of them."""
+    number = most if n is None else check_count(n, "n")
+    return np.sort(np.argsort(-sizes, kind="stable")[:number])
+
+
+def colours_of_leading(rank: int, shown: Array) -> list[Any]:
+    """Return one colour for each component, grey for all but those shown.
+
+    Components have the colours of `PALETTE` in their order; if it is too short, those shown have its first ones.
+    """
+    fits = rank <= len(PALETTE)
+    own = colours_of(rank if fits else len(shown))
+    found: list[Any] = [OTHERS] * rank
+    for place, k in enumerate(shown):
+        found[k] = own[k if fits else place]
+    return found
 
 
 def make_panels(

@@ -38,9 +38,7 @@ def leading_components(fit: FitRecord, order: str = "lift") -> pd.DataFrame:
 
     check_choice(order, "order", ORDERS)
     shares, counted = to_topic_model(fit).proportions, fit.counts.row_totals > 0
-    lifts = lifts_of(shares, counted)
-    score = shares if order == "share" else xlogy(shares, np.where(lifts > 0, lifts, 1.0))
-    first = _is_largest(np.where(_is_largest(score), shares, -1.0)).argmax(axis=1)
+    first, lifts = leading_of(shares, counted, order), lifts_of(shares, counted)
     labels: Any = fit.component_labels
     codes, rows = np.where(counted, first, -1).astype(np.intp), np.arange(len(shares))
     columns = {
@@ -49,6 +47,14 @@ def leading_components(fit: FitRecord, order: str = "lift") -> pd.DataFrame:
         "lift": np.where(counted, lifts[rows, first], np.nan),
     }
     return pd.DataFrame(columns, index=pd.Index(fit.row_names, name="row"))
+
+
+def leading_of(shares: Array, counted: Array, order: str = "lift") -> Array:
+    """Return the position of the leading component of each row, given shares (n, K) and which rows have counts."""
+    lifts = lifts_of(shares, counted)
+    score = shares if order == "share" else xlogy(shares, np.where(lifts > 0, lifts, 1.0))
+    first: Array = _is_largest(np.where(_is_largest(score), shares, -1.0)).argmax(axis=1)
+    return first
 
 
 def lifts_of(shares: Array, counted: Array) -> Array:

@@ -13,8 +13,9 @@ from suites import crossed
 import bayesnmf
 from bayesnmf import plots
 from bayesnmf.plots.structure import in_order
-from bayesnmf.plots.style import colours_of
+from bayesnmf.plots.style import OTHERS, colours_of
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.results.leading import leading_of
 
 pytestmark = quietly
 GROUPS = ["b", "a", "b", "a", "c", "c", "a", "b", "c", "a", "b", "b"]
@@ -76,17 +77,72 @@ def test_a_categorical_states_the_order_of_the_groups(kind):
     assert (group_names(ax), ax.get_xlabel()) == (["c (3)", "a (4)"], "7 samples; 5 without a group are left out")
 
 
-def test_samples_stand_by_greatest_component_then_share():
-    rows = np.random.default_rng(0).dirichlet(np.full(3, 0.5), 200)
-    order = in_order(rows)
+def test_samples_stand_by_leading_component_then_share():
+    """Component 0 has more than half of every sample, and decides where only those stand that have most of it."""
+    rows = np.column_stack([np.full(200, 0.6), 0.4 * np.random.default_rng(0).dirichlet(np.full(3, 0.5), 200)])
+    rows[:20] = [0.97, 0.01, 0.01, 0.01]
+    lead = leading_of(rows, np.ones(200, bool))
+    order = in_order(rows, lead)
     np.testing.assert_array_equal(np.sort(order), np.arange(200))
-    leading, share = rows[order].argmax(axis=1), rows[order].max(axis=1)
-    runs = np.flatnonzero(np.diff(leading)) + 1
-    blocks = np.split(share, runs)
-    assert len(blocks) == 3  # every component leads in one run
-    assert [len(block) for block in blocks] == sorted(np.bincount(leading), reverse=True)
+    assert set(lead[:20]) == {0}
+    assert np.all(lead[20:] > 0)
+    share = rows[order, lead[order]]
+    blocks = np.split(share, np.flatnonzero(np.diff(lead[order])) + 1)
+    assert len(blocks) == 4  # every component leads in one run
+    assert [len(block) for block in blocks] == sorted(np.bincount(lead), reverse=True)
     for position, block in enumerate(blocks):
         assert np.all(np.diff(block) * (-1) ** position <= 0)
+
+
+def of_rank(rank):
+    """A fit of rows whose components are the features themselves, so that all sizes are known."""
+    counts = np.random.default_rng(0).poisson(np.linspace(5, 50, rank), (10, rank))
+    options = bayesnmf.MAP(max_iter=1, tol=0, kkt_tol=0, threads=1)
+    return bayesnmf.fit(counts, rank=rank, method="map", fixed_components=np.eye(rank), options=options, seed=0)
+
+
+def heights(ax):
+    """Heights of all bands of the samples as drawn, (samples, bands) from the bottom to the top."""
+    tops = [patch.get_data().values for patch in ax.patches if isinstance(patch, StepPatch)][::-1]
+    return np.diff(tops, axis=0, prepend=0).T
+
+
+def names_of(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()][::-1]
+
+
+@pytest.mark.parametrize(("rank", "n", "shown"), [(12, None, 12), (13, None, 12), (79, None, 12), (79, 25, 25),
+                                                  (6, 2, 2), (6, 9, 6)])  # fmt: skip
+def test_the_leading_components_have_colours_and_the_rest_is_grey(rank, n, shown):
+    fitted = of_rank(rank)
+    ax = plots.structure(fitted, n=n)
+    largest = sorted(np.argsort(-fitted.expected_sizes)[:shown])
+    rest = [f"others ({rank - shown})"] if shown < rank else []
+    assert names_of(ax) == [f"component {k}" for k in largest] + rest
+    shares = bayesnmf.to_topic_model(fitted).proportions
+    expected = np.column_stack([shares[:, largest], 1 - shares[:, largest].sum(axis=1)])[:, : shown + len(rest)]
+    np.testing.assert_allclose(sorted_rows(heights(ax)), sorted_rows(expected), atol=1e-14)
+    colours = [patch.get_facecolor() for patch in ax.patches][::-1]
+    assert len(set(colours)) == len(colours)
+    own = [*largest] if rank <= 20 else range(shown)  # the place in the palette, if it has enough colours
+    assert colours[:shown] == [mpl.colors.to_rgba(colours_of(rank if rank <= 20 else shown)[k]) for k in own]
+    if rest:
+        assert colours[-1] == mpl.colors.to_rgba(OTHERS)
+
+
+def test_counts_stand_by_their_sum():
+    fitted = fit()
+    ax = plots.structure(fitted, values="counts")
+    model = bayesnmf.to_topic_model(fitted)
+    drawn = heights(ax)
+    np.testing.assert_allclose(sorted_rows(drawn), sorted_rows(model.proportions * model.totals[:, None]), rtol=1e-9)
+    assert np.all(np.diff(drawn.sum(axis=1)) <= 1e-9)  # but for rounding: some samples have equally many
+    assert ax.get_ylim() == (0, pytest.approx(model.totals.max()))
+    assert ax.get_ylabel() == "expected counts of a sample"
+    with pytest.raises(ValueError, match="values must be one of 'shares', 'counts': found 'count'"):
+        plots.structure(fitted, values="count")
+    with pytest.raises(ValueError, match="n must be at least 1"):
+        plots.structure(fitted, n=0)
 
 
 def test_thinned_groups_are_evenly_spaced_and_the_label_says_so():
