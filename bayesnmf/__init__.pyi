@@ -49,6 +49,7 @@ from bayesnmf.options import VI as VI
 from bayesnmf.options import Gibbs as Gibbs
 from bayesnmf.options import Start as Start
 from bayesnmf.options.checkpoint import Checkpoint as Checkpoint
+from bayesnmf.pages.browse import browse as browse
 from bayesnmf.pages.report import report as report
 from bayesnmf.priors import Dirichlet as Dirichlet
 from bayesnmf.priors import Gamma as Gamma

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bayesnmf.checks import check_path, shown
+from bayesnmf.data.labels import Order, in_order, is_missing
 from bayesnmf.places import check_file_to_write, check_plots_can_be_drawn
 from bayesnmf.plots.checks import check_known
 
@@ -39,3 +43,22 @@ def check_title(title: Any) -> str | None:
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be text: found {shown(title)}; give a string, or leave it out")
     return title
+
+
+def check_texts(texts: Any, row_names: np.ndarray) -> list[str | None] | None:
+    """Return a text for each row, None where it has none; those with labels go by them (`bayesnmf.data.labels`)."""
+    if texts is None:
+        return None
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise TypeError(f"texts must be a list, a mapping or a Series of strings: found {shown(texts)}")
+    values = in_order(texts, row_names, Order("texts", of="fit", more=True))
+    entries = [None if is_missing(each) else each for each in values]
+    if len(entries) != len(row_names):
+        raise ValueError(
+            f"texts must have one entry for each of {len(row_names)} rows: found {len(entries)}; give None where there "
+            "is no text"
+        )
+    for each in entries:
+        if not (each is None or isinstance(each, str)):
+            raise TypeError(f"texts must be strings: found {shown(each)}; join the words of a text by spaces")
+    return entries

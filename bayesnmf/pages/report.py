@@ -95,8 +95,8 @@ def report(
     return target
 
 
-def render(title: str, sections: list[Section]) -> str:
-    """Return the page; every text that it is given is escaped."""
+def render(title: str, sections: list[Section], template: str = "page.html", **more: Any) -> str:
+    """Return the page, by default of a fit; every text that it is given is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -104,7 +104,7 @@ def render(title: str, sections: list[Section]) -> str:
         finalize=_without_controls,
     )  # fmt: skip
     made = f"bayesnmf {bayesnmf.__version__}, Python {platform.python_version()}, {date.today().isoformat()}"
-    return environment.get_template("page.html").render(title=title, sections=sections, made=made)
+    return environment.get_template(template).render(title=title, sections=sections, made=made, **more)
 
 
 def _without_controls(value: Any) -> Any:

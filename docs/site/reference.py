@@ -57,7 +57,7 @@ GROUPS = {
         (
             "markers", "group_contrasts", "assign", "Assignment", "absence", "match", "Match", "coherence",
             "linear_response", "LinearResponse", "to_topic_model", "from_topic_model", "TopicModel", "to_pyldavis",
-            "report",
+            "report", "browse",
         ),
     ),
     "comparing": Group(
