@@ -16,7 +16,7 @@ from textwrap import fill
 from types import ModuleType
 from typing import Any
 
-from bayesnmf.cli import assign, compare, equivalences, fit, modes, report, select, simulate, transform
+from bayesnmf.cli import assign, browse, compare, equivalences, fit, modes, report, select, simulate, transform
 from bayesnmf.cli.codes import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, SIGNALLED
 from bayesnmf.text import Unread
 
@@ -29,6 +29,7 @@ COMMANDS: dict[str, ModuleType] = {
     "compare": compare,
     "equivalences": equivalences,
     "report": report,
+    "browse": browse,
     "simulate": simulate,
 }
 WIDTH = 78

@@ -87,3 +87,11 @@ def read_column(path: str, name: str) -> Any:
     except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError):
         table = pd.DataFrame()
     return check_two_columns(table, path, name)
+
+
+def read_fit(path: str, names: str | None) -> Any:
+    """Return the fit in a file, whose components a table may name."""
+    from bayesnmf.fitting.loading import load
+
+    fit = load(path)
+    return fit if names is None else fit.rename(read_column(names, "--names").to_dict())

@@ -42,16 +42,13 @@ def run(options: argparse.Namespace) -> int:
     shape: Any = None if options.image_shape is None else check_pair_of_numbers(options.image_shape, "--image-shape")
 
     from bayesnmf.assessment.matching import match
-    from bayesnmf.cli.reading import read_column
+    from bayesnmf.cli.reading import read_column, read_fit
     from bayesnmf.cli.writing import about_fit, tell
-    from bayesnmf.fitting.loading import load
     from bayesnmf.pages.report import report
     from bayesnmf.places import check_plots_can_be_drawn
 
     check_plots_can_be_drawn()
-    fit = load(options.fit)
-    if options.names is not None:
-        fit = fit.rename(read_column(options.names, "--names").to_dict())
+    fit = read_fit(options.fit, options.names)
     groups = None if options.groups is None else read_column(options.groups, "--groups")
     found = None if options.catalogue is None else match(fit, options.catalogue, least=LEAST)
     given: Any = {"title": options.title, "image_shape": shape, "known": found}

@@ -375,6 +375,19 @@ def test_report_shows_names_groups_title_and_known_components(capsys, here):
     assert {"one", "two"} <= set(re.findall(r">(\w+)<", page))
 
 
+def test_browse_shows_names_texts_and_title(capsys, here):
+    done(capsys, "fit", "counts.csv", *QUICK)
+    pd.Series(["a text about g0 g1 g2 g3 g4 g5 g6 g7"] * 23 + [None], FRAME.index, name="text").to_csv("texts.csv")
+    Path("names.csv").write_text("number,name\n1,T cells\n")
+    about = json.loads(done(capsys, "browse", "fit.nc", "--texts", "texts.csv", "--names", "names.csv", "--title",
+                            "A <page>", "--json", "--quiet"))  # fmt: skip
+    assert about["written"] == {"out": "browse.html"}
+    page = Path("browse.html").read_text(encoding="utf-8")
+    assert "<h1>A &lt;page&gt;</h1>" in page
+    assert '"title":"T cells"' in page
+    assert '["a text about ","g' in page
+
+
 @pytest.mark.usefixtures("without_pictures")
 def test_compare_writes_a_page(capsys, here, monkeypatch):
     for method, options in (("map", MAP(start="svd")), ("vi", VI(start="svd", tol=1e-2))):
@@ -438,6 +451,7 @@ FIT = ("fit", "counts.csv", "--quiet")
         (("transform", "text.nc", "counts.csv"), r"text\.nc"),
         (("report", "text.nc"), r"text\.nc"),
         (("report", "text.nc", "--out", "page.pdf"), r"--out must end in one of \.html"),
+        (("browse", "text.nc", "--out", "page.pdf"), r"--out must end in one of \.html"),
         (("report", "text.nc", "--image-shape", "8"), "--image-shape must be two whole numbers"),
         (("select", "counts.csv", "--ranks", ""), "--ranks must be a whole number"),
         (("select", "counts.csv", "--ranks", "5-2"), "--ranks must name at least one"),
