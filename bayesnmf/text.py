@@ -50,8 +50,8 @@ def as_lines(shown: Any, notes: Iterable[str] = (), width: int = WIDTH) -> str:
     return "\n".join(line.rstrip() for line in console.export_text().rstrip().splitlines())
 
 
-def text_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str]) -> str:
-    """Return a table with text in the first column and numbers in the others, followed by its notes."""
+def table_of(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
+    """Return a table for rich, with text in the first column and numbers in the others."""
     from rich.table import Table
 
     table = Table(title=title)
@@ -59,7 +59,7 @@ def text_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]
         table.add_column(heading, justify="right" if position else "left")
     for row in rows:
         table.add_row(*row)
-    return as_lines(table, notes)
+    return table
 
 
 def plus_minus(value: float, se: float, digits: int = 4) -> str:

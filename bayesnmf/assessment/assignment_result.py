@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csc_array
 
+from bayesnmf.cards import Card, Shown
 from bayesnmf.checks import check_names
-from bayesnmf.text import text_table
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ SHOWN = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Assignment:
+class Assignment(Shown):
     """Which known components each sample has, and how much of each.
 
     Attributes
@@ -123,7 +123,8 @@ class Assignment:
         found[np.isnan(self.presence[row])] = np.nan
         return pd.DataFrame(found.T / len(drawn), index=self.feature_names, columns=self.component_names)
 
-    def __repr__(self) -> str:
+    def card(self) -> Card:
+        """Return what is shown of it."""
         n, rank = self.presence.shape
         title = f"{n} samples, {rank} components, {self.noise} noise"
         order = np.argsort(-np.nansum(self.presence, axis=0), kind="stable")[:SHOWN]
@@ -136,4 +137,6 @@ class Assignment:
         if silent := int(np.isnan(self.presence).all(axis=1).sum()):
             notes.append(f"nothing is said of {silent} sample{'s' if silent > 1 else ''} without counts")
         notes += [f"CAUTION {caution}" for caution in self.cautions]
-        return text_table(title, ["component", "present in", "prevalence", "share of counts"], lines, notes)
+        headings = ["component", "present in", "prevalence", "share of counts"]
+        calls = ["found.table()  # chance, exposure and interval of each component in each sample"]
+        return Card(title, headings, lines, notes, [*calls, "bayesnmf.plots.presence(found)"])

@@ -10,6 +10,7 @@ import numpy as np
 
 from bayesnmf.assessment.predictive_statistics import Gathered, with_replicates
 from bayesnmf.assessment.refit_statistics import LEAST, RefitStatistics
+from bayesnmf.cards import Card, Shown
 from bayesnmf.checks import check_choice, check_count, check_fraction, check_size
 from bayesnmf.data.several import check_of_all
 from bayesnmf.fitting.fitted import Fit
@@ -19,7 +20,7 @@ from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.checks import check_distribution, check_fit
 from bayesnmf.results.draws import LIMIT
 from bayesnmf.results.replication import draws_to_replicate, number_to_replicate, replication_rng
-from bayesnmf.text import number, text_table
+from bayesnmf.text import number
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ ROUNDED = "not all counts are whole, but all replicated ones are: do not compare
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PredictiveChecks:
+class PredictiveChecks(Shown):
     """Statistics of replicated data sets, beside those of the observed counts.
 
     Attributes
@@ -115,9 +116,11 @@ class PredictiveChecks:
         check_choice(side, "side", ("rows", "features"))
         return self.rows if side == "rows" else self.features
 
-    def __repr__(self) -> str:
+    def card(self) -> Card:
+        """Return what is shown of it."""
         title = f"{self.model} by {self.method}: {self.draws} replicated data sets, {self.refits} fitted again"
-        return text_table(title, *headings_and_lines(self), [verdict_of(self), *self._side_notes(), *self.notes])
+        notes = [verdict_of(self), *self._side_notes(), *self.notes]
+        return Card(title, *headings_and_lines(self), notes, ["bayesnmf.plots.predictive_checks(found)"])
 
     def _side_notes(self) -> Iterable[str]:
         for side in ("rows", "features"):

@@ -11,6 +11,7 @@ import numpy as np
 from bayesnmf.assessment.checks import check_some
 from bayesnmf.assessment.response_quantities import NOT_OPTIMAL, NOT_STRICT, TOO_WIDE, Quantities, Quantity, warn
 from bayesnmf.assessment.response_shapes import SHAPES, copula_draws
+from bayesnmf.cards import Card, Shown
 from bayesnmf.checks import check_choice, check_count, check_fraction, check_names
 from bayesnmf.data.checks import check_complete
 from bayesnmf.fitting.fitted import Fit
@@ -46,7 +47,7 @@ class Spread(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LinearResponse:
+class LinearResponse(Shown):
     """Uncertainty of a variational fit by linear response, made by `bayesnmf.linear_response`.
 
     Every number is computed on demand: standard deviations of chosen entries, sums and rates exactly, those of all
@@ -286,8 +287,14 @@ class LinearResponse:
         self.responses.strict = True
 
     def __repr__(self) -> str:
-        return (
-            f"<bayesnmf.LinearResponse of {self.fit.model} by vi, rank {self.fit.rank}{', ' * bool(self.given)}"
-            f"{self.given}\n  continued to a gradient of {self.gradient:.1e} by {self.steps} Newton steps: "
-            f"the elbo rose by {self.gained:.3g} nats, entries moved by up to {self.moved:.2g} sd>"
+        card = self.card()
+        return f"<bayesnmf.LinearResponse of {card.title}\n  {card.notes[0]}>"
+
+    def card(self) -> Card:
+        """Return what is shown of it."""
+        title = f"{self.fit.model} by vi, rank {self.fit.rank}{', ' * bool(self.given)}{self.given}"
+        note = (
+            f"continued to a gradient of {self.gradient:.1e} by {self.steps} Newton steps: "
+            f"the elbo rose by {self.gained:.3g} nats, entries moved by up to {self.moved:.2g} sd"
         )
+        return Card(title, notes=[note], calls=["found.summary(rows=...)  # standard deviations and intervals"])

@@ -87,11 +87,11 @@ def run(options: argparse.Namespace) -> int:
 def show(result: Any, written: list[Any]) -> None:
     """Print the table, the notes and the files."""
     from bayesnmf.cli.writing import console_of
-    from bayesnmf.studies.comparison.report import notes, rich_table
+    from bayesnmf.text import table_of
 
-    console = console_of()
-    console.print(rich_table(result))
-    for line in notes(result):
+    console, card = console_of(), result.card()
+    console.print(table_of(card.title, card.headings, card.lines))
+    for line in card.notes:
         console.print(line, style="bold red" if line.startswith("CAUTION") else "", highlight=False)
     for path in written:
         console.print(f"wrote {path}", highlight=False)

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
+from bayesnmf.cards import CAUTION, Card
 from bayesnmf.data.labels import listed
 from bayesnmf.data.several import coordinates_of
 from bayesnmf.options import METHODS
 from bayesnmf.priors.noise import NegativeBinomial, Quasi
 from bayesnmf.results.cautions import cautions_of_model
 from bayesnmf.results.intervals import told_of_intervals
+from bayesnmf.results.markers import leading_features
 from bayesnmf.results.record import FitRecord
+
+FEATURES, COMPONENTS = 6, 20  # shown in a card
+CALLS = (
+    "fit.summary(rows=fit.row_names[:3])  # medians and intervals",
+    "bayesnmf.markers(fit)  # what sets each component apart",
+    "bayesnmf.plots.structure(fit)",
+    'bayesnmf.report(fit, "fit.html")',
+)
 
 
 def state_of(fit: FitRecord) -> str:
@@ -52,8 +62,32 @@ def missing_in_words(fit: FitRecord) -> str:
 
 def described(fit: FitRecord) -> str:
     """Return what `print` shows of a fit; cautions about convergence are in its status."""
+    cautions = "".join(f"\ncaution: {each}" for each in cautions_of_model(fit))
+    lines = "\n  ".join([title_of(fit), *facts_of(fit)])
+    return f"<bayesnmf.Fit {lines}>{cautions}"
+
+
+def card_of(fit: FitRecord) -> Card:
+    """Return what a notebook shows of a fit: the same, with the size and the leading features of each component."""
+    shares = fit.expected_sizes / max(fit.expected_sizes.sum(), np.finfo(float).tiny)
+    names = fit.feature_names[leading_features(fit, FEATURES, "lift")]
+    order = np.argsort(-shares, kind="stable")[:COMPONENTS]
+    lines = [[fit.component_titles[k], f"{shares[k]:.1%}", ", ".join(map(str, names[k]))] for k in order]
+    notes = [f"the {len(order)} largest of {fit.rank} components"] if fit.rank > len(order) else []
+    notes += [*facts_of(fit), *(f"{CAUTION}{each}" for each in cautions_of_model(fit))]
+    return Card(title_of(fit), ["component", "share of counts", "leading features"], lines, notes, CALLS)
+
+
+def title_of(fit: FitRecord) -> str:
+    """Return what was fitted to what."""
     n, m = fit.counts.shape
-    unit, more = fit.objective, f"{missing_in_words(fit)}{noise_in_words(fit)}"
+    more = f"{missing_in_words(fit)}{noise_in_words(fit)}"
+    return f"{fit.model} by {fit.method}, rank {fit.rank}, {n:,} rows × {m:,} features{more}"
+
+
+def facts_of(fit: FitRecord) -> list[str]:
+    """Return the objective, the state, and what intervals are."""
+    unit = fit.objective
     if fit.trace.ndim == 2:
         chains, draws = fit.trace.shape
         every = fit.diagnostics.get("kept_every", 1)
@@ -66,10 +100,4 @@ def described(fit: FitRecord) -> str:
             objective += f"; labels switched {switches:.0f} times within chains, undone by matching"
     else:
         objective = f"{unit} {fit.trace[-1]:,.3f} after {fit.status.iterations} iterations"
-    cautions = "".join(f"\ncaution: {each}" for each in cautions_of_model(fit))
-    return (
-        f"<bayesnmf.Fit {fit.model} by {fit.method}, rank {fit.rank}, {n:,} rows × {m:,} features{more}\n"
-        f"  {objective}\n"
-        f"  {state_of(fit)}; {fit.seconds:.2f} s, seed {fit.seed}\n"
-        f"  {told_of_intervals(fit)}>{cautions}"
-    )
+    return [objective, f"{state_of(fit)}; {fit.seconds:.2f} s, seed {fit.seed}", told_of_intervals(fit)]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from bayesnmf.cards import Card, Shown
 from bayesnmf.data.splitting import Split
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.options import METHODS, methods_with
@@ -19,7 +20,6 @@ from bayesnmf.results.resampling import is_resampled
 from bayesnmf.results.thinning import STORED_BYTES, components_table, draws_within, loadings_table, thin_fit
 from bayesnmf.studies.comparison.finding import finding
 from bayesnmf.studies.comparison.measures import reference_of
-from bayesnmf.text import as_lines
 from bayesnmf.writing import write_text
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ FIGURES = ("components", "objectives", "agreement", "loadings_intervals")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
+class Comparison(Shown):
     """Fits of one model by several methods, and their measures.
 
     Attributes
@@ -67,8 +67,12 @@ class Comparison:
         """Write `compare.nc`, `table.csv` and the figures into a folder; return their paths."""
         return write(self, Path(out), image_shape)
 
-    def __repr__(self) -> str:
-        return as_text(self)
+    def card(self) -> Card:
+        """Return what is shown of it: a column for each method, a row for each measure."""
+        first, (n, m) = next(iter(self.fits.values())), self.split.train.shape
+        noise = "" if first.noise == POISSON else f", noise {first.noise.word}"
+        title = f"{first.model}, rank {first.rank}{noise}: {n:,} samples × {m:,} features"
+        return Card(title, ["", *self.fits], measured(self), notes(self))
 
 
 # Heading and format of each measure, in the order of the table.
@@ -98,25 +102,6 @@ MEASURES = {
 }
 
 
-def rich_table(comparison: Comparison) -> Any:
-    """Return the table for rich: a column for each method, a row for each measure."""
-    from rich.table import Table
-
-    first = next(iter(comparison.fits.values()))
-    train = comparison.split.train
-    noise = "" if first.noise == POISSON else f", noise {first.noise.word}"
-    table = Table(
-        title=f"{first.model}, rank {first.rank}{noise}: {train.shape[0]:,} samples × {train.shape[1]:,} features",
-        caption=f"in nats; held-out given row totals; reference of the last rows: {reference_of(comparison.fits)}",
-    )
-    table.add_column("")
-    for name in comparison.fits:
-        table.add_column(name, justify="right")
-    for row in measured(comparison):
-        table.add_row(*row)
-    return table
-
-
 def measured(comparison: Comparison) -> list[list[str]]:
     """Return the rows of the table as text: the heading of a measure, and its value for each method."""
     fits, rows = comparison.fits, []
@@ -137,7 +122,8 @@ def notes(comparison: Comparison) -> list[str]:
     """Return the notes that are needed to read the table; the last ones say what it shows."""
     split = comparison.split
     chains = [name for name, fitted in comparison.fits.items() if _is_chains(fitted)]
-    lines = [f"{' and '.join(chains)}: {NOTE}"] if chains else []
+    lines = [f"in nats; held-out given row totals; reference of the last rows: {reference_of(comparison.fits)}"]
+    lines += [f"{' and '.join(chains)}: {NOTE}"] if chains else []
     lines += [f"{name}: {NOTE_OF_PARTICLES}" for name, fitted in comparison.fits.items() if is_resampled(fitted)]
     lines.append(
         f"{split.train.total:,.0f} counts trained on, {split.thinned.total:,.0f} thinned (each kept with probability "
@@ -150,11 +136,6 @@ def notes(comparison: Comparison) -> list[str]:
         )
     lines += [f"CAUTION {caution}" for caution in comparison.cautions]
     return [*lines, *finding(comparison.table, reference_of(comparison.fits))]
-
-
-def as_text(comparison: Comparison) -> str:
-    """Return the table and its notes as plain text."""
-    return "\n".join([as_lines(rich_table(comparison)), *notes(comparison)])
 
 
 def file_names() -> list[str]:
@@ -181,7 +162,7 @@ def write(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None
     tree = to_datatree(comparison)
     written = [path_by_size(tree, out / TREE), out / TABLE, out / REPORT]
     write_text(written[1], comparison.table.to_csv())  # small files first, in case there is no room for all
-    write_text(written[2], as_text(comparison) + "\n")
+    write_text(written[2], repr(comparison) + "\n")
     written += write_factors(comparison, out)
     write_tree(tree, written[0])
     return written + figures(comparison, out, image_shape)

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.cards import Card, Shown
 from bayesnmf.inference.tempering.combining import WIDEST_SPREAD
 from bayesnmf.studies.selection.cautions import cautions_of
 from bayesnmf.studies.selection.record import CLOSE, COMES_BACK, SCORED, SelectionRecord
-from bayesnmf.text import plus_minus, text_table
+from bayesnmf.text import plus_minus
 
 NOTES = {
     "heldout": [
@@ -38,7 +39,7 @@ NOTES = {
 }
 
 
-class Selection(SelectionRecord):
+class Selection(Shown, SelectionRecord):
     __doc__ = SelectionRecord.__doc__
 
     @property
@@ -46,14 +47,18 @@ class Selection(SelectionRecord):
         """Reasons to doubt the best candidate, or why there is none."""
         return cautions_of(self)
 
-    def __repr__(self) -> str:
+    def card(self) -> Card:
+        """Return what is shown of it."""
         title, headings, lines = headings_and_lines(self)
         notes = list(NOTES[self.criterion])
         if self.criterion in SCORED and self.table["se"].isna().all():
             notes = ["a single row has no standard error"]
         notes += ["interrupted: other candidates or the checks are missing"] if self.interrupted else []
         notes += [f"CAUTION {caution}" for caution in self.cautions]
-        return text_table(title, headings, lines, notes)
+        calls = ["bayesnmf.plots.selection(found)"]
+        if self.best is not None:
+            calls.append(f"bayesnmf.fit(counts, *{self.best!r})")
+        return Card(title, headings, lines, notes, calls)
 
 
 Line = list[str]

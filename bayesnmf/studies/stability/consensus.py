@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bayesnmf.assessment.scoring import MIXED
+from bayesnmf.cards import Card, Shown
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference.alignment import normalise_rows
@@ -59,7 +60,7 @@ class Pool(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Consensus:
+class Consensus(Shown):
     """Consensus of the components of many runs, as in cNMF.
 
     Attributes
@@ -115,9 +116,8 @@ class Consensus:
         options: Any = METHODS[method].options(priors=best.priors, start="random", **kept)
         return fit(best.counts, best.model, best.rank, method, seed=best.seed, options=options, fixed_components=known)
 
-    def __repr__(self) -> str:
-        from bayesnmf.text import text_table
-
+    def card(self) -> Card:
+        """Return what is shown of it."""
         rows: Any = self.clusters.reset_index().itertuples(index=False)
         lines = [[str(r.cluster), str(r.members), str(r.runs), _text(r.silhouette), _text(r.cosine)] for r in rows]
         headings = ["component", "members", "runs", "silhouette", "mean cosine"]
@@ -128,7 +128,7 @@ class Consensus:
             f"silhouette {_text(self.silhouette)}",
         ]
         title = f"consensus of {self.members.index.get_level_values('run').nunique()} runs"
-        return text_table(title, headings, lines, notes)
+        return Card(title, headings, lines, notes, ["found.fit  # the loadings, given the consensus components"])
 
 
 def _text(value: float) -> str:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayesnmf.cards import Card, Shown
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.fitting.many import fit_side_by_side
@@ -31,7 +32,6 @@ from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.estimates import Draws
 from bayesnmf.studies.stability.grouping import found_in, group_fits, mode_of
 from bayesnmf.studies.stability.running import Runs
-from bayesnmf.text import text_table
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ WIDEST_RATIO = float(np.sqrt(np.expm1(WIDEST_SPREAD**2)))  # sd / mean of estima
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ModeEvidence:
+class ModeEvidence(Shown):
     """Evidence of each mode, and of the modes that no start found.
 
     Attributes
@@ -75,7 +75,8 @@ class ModeEvidence:
         """Reasons to doubt the numbers."""
         return cautions_of(self.fit)
 
-    def __repr__(self) -> str:
+    def card(self) -> Card:
+        """Return what is shown of it."""
         fit, runs = self.fit, len(self.fit.trace)
         rows: Any = self.table.itertuples()
         lines = [
@@ -83,7 +84,7 @@ class ModeEvidence:
         ]
         title = f"{fit.model} by smc, rank {fit.rank}: evidence of {_modes(len(lines) - 1)}"
         headings = ["mode", "draws", "in runs", "share", "log p(X, mode)"]
-        return text_table(title, headings, lines, self._notes())
+        return Card(title, headings, lines, self._notes())
 
     def _notes(self) -> list[str]:
         p, se = self.fit.diagnostics["log_p"], self.fit.diagnostics["log_p_se"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayesnmf.cards import Card, Shown
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.fitting.many import number_of_jobs
@@ -23,7 +24,7 @@ from bayesnmf.studies.stability.grouping import Found, found_in, mode_of
 from bayesnmf.studies.stability.running import Runs
 from bayesnmf.studies.stability.stacking import Stacking
 from bayesnmf.studies.stability.tables import matched_cosines
-from bayesnmf.text import plus_minus, text_table
+from bayesnmf.text import plus_minus
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ NAMED = 5  # components or starts that a caution names
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Modes:
+class Modes(Shown):
     """Modes of a model on given counts: the different factorisations that fits from many starts end in.
 
     Attributes
@@ -238,7 +239,8 @@ class Modes:
             cautions.append(f"{_listed('mode', left)} changed when fitted to the training counts alone; raise keep")
         return cautions
 
-    def __repr__(self) -> str:
+    def card(self) -> Card:
+        """Return what is shown of it."""
         best, runs = self.best, self.runs
         scored, bounded = "held_out" in self.table, "elbo_marginal" in self.table
         headings = ["mode", best.objective, "behind", "runs"]
@@ -260,7 +262,11 @@ class Modes:
             f"{best.model} by {best.method}, rank {best.rank}{noise}: {len(self.table)} "
             f"mode{'s' if len(self.table) > 1 else ''} in {len(runs)} runs"
         )
-        return text_table(title, headings, lines, self._notes())
+        calls = [
+            "found.best  # the best fit",
+            "found.components.loc[0]  # in how many runs each of its components comes back",
+        ]
+        return Card(title, headings, lines, self._notes(), [*calls, "bayesnmf.plots.modes(found)"])
 
     def _notes(self) -> list[str]:
         """Return what is written below the table."""

@@ -1,0 +1,61 @@
+"""What results show of themselves in a notebook: what they print, escaped, with what may be called next."""
+
+from html import unescape
+
+import pytest
+from smallfits import COUNTS
+
+import bayesnmf
+from bayesnmf.cards import DOUBTFUL, GOOD, Card, Shown
+
+RESULTS = {
+    "predictive_checks": lambda: bayesnmf.predictive_checks(small_fit(), draws=20, refits=10),
+    "linear_response": lambda: bayesnmf.linear_response(small_fit()),
+    "modes": lambda: bayesnmf.modes(COUNTS, rank=2, starts=2, scored=0, seed=0),
+    "select": lambda: bayesnmf.select(COUNTS, ranks=[1, 2], splits=2, seed=0),
+}
+
+
+def small_fit():
+    return bayesnmf.fit(COUNTS, rank=2, seed=0)
+
+
+class Told(Shown):
+    """A result with text of a user in every place."""
+
+    def __init__(self, note="<b>note</b>"):
+        self.note = note
+
+    def card(self):
+        script = "<script>alert(1)</script>"
+        return Card(script, ["name", "share & more"], [[script, "1"]], [self.note], [f"call({script!r})"])
+
+
+def test_text_of_users_is_escaped():
+    html = Told()._repr_html_()
+    assert "<script" not in html
+    assert "<b>note" not in html
+    assert html.count("&lt;script&gt;") == 3
+    assert "share &amp; more" in html
+
+
+def test_a_caution_colours_the_card():
+    assert GOOD in Told()._repr_html_()
+    assert DOUBTFUL not in Told()._repr_html_()
+    html = Told("CAUTION too few draws")._repr_html_()
+    assert DOUBTFUL in html
+    assert "caution: too few draws" in html
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_shows_in_a_notebook_what_it_prints(name):
+    found = RESULTS[name]()
+    card, html, text = found.card(), unescape(found._repr_html_()), " ".join(repr(found).split())
+    for each in (card.title, *card.headings, *(entry for line in card.lines for entry in line)):
+        assert each in html
+        assert " ".join(each.split()) in text
+    for note in card.notes:
+        assert note.removeprefix("CAUTION ") in html
+        assert note in text
+    assert all(call in html for call in card.calls)
+    assert card.calls
