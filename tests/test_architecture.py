@@ -18,10 +18,10 @@ LONGEST_FILE, LONGEST_BODY, MOST_PARAMETERS = 300, 60, 6
 ROOMS = [
     "models", "types", "checks", "writing", "text", "cards", "places", "kernels.cpu", "kernels.gpu", "priors",
     "options", "data", "data.blocks", "datasets", "inference", "inference.blocked", "inference.checkpoints",
-    "inference.ascent", "inference.response", "inference.marginal", "inference.starts", "inference.device", "inference.sampling",
-    "inference.tempering", "results", "fitting", "tl", "assessment",
-    "theorems", "studies", "studies.stability", "studies.selection", "studies.calibration", "estimators", "plots",
-    "studies.comparison", "pages", "cli", "__main__",
+    "inference.ascent", "inference.response", "inference.marginal", "inference.starts", "inference.device",
+    "inference.sampling", "inference.tempering", "results", "fitting", "tl", "assessment", "theorems", "studies",
+    "studies.stability", "studies.selection", "studies.calibration", "estimators", "plots", "studies.comparison",
+    "pages", "cli", "__main__",
 ]  # fmt: skip
 
 
