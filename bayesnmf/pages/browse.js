@@ -8,7 +8,8 @@ const number = (value) => value.toLocaleString("en");
 const byNumber = new Map(components.map((each) => [each.number, each]));
 const small = names.map((name) => name.toLowerCase());
 let chosen = components[0];
-let level = levels;
+const middle = Math.round(0.6 * levels); // about the best for readers in a study (Sievert and Shirley 2014)
+let level = middle;
 
 function made(tag, attributes, ...children) {
   const element = document.createElement(tag);
@@ -31,7 +32,7 @@ function leading(component, l) {
 }
 
 function words(component, most) {
-  return leading(component, levels).slice(0, most).map((i) => names[component.features[i]]).join(", ");
+  return leading(component, middle).slice(0, most).map((i) => names[component.features[i]]).join(", ");
 }
 
 function showFeatures() {
@@ -95,7 +96,7 @@ function search() {
     const buttons = [];
     for (let place = 0; place < where[i].length; place += 2) {
       const component = byNumber.get(where[i][place]);
-      const button = made("button", { type: "button" }, `${component.title} ${where[i][place + 1]} %`);
+      const button = made("button", { type: "button" }, `${component.title}: ${where[i][place + 1]} %`);
       button.addEventListener("click", () => choose(component));
       buttons.push(button);
     }

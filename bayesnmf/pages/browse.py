@@ -150,7 +150,7 @@ def _component(read: Read, k: int, places: Array, rows: Array, texts: list[str |
         "number": k,
         "title": _plain(fit.component_titles[k]),
         "colour": to_hex(colours_of(fit.rank)[k]),
-        "size": _rounded(read.sizes[k] / max(read.sizes.sum(), TINY)),
+        "size": float(f"{read.sizes[k] / max(read.sizes.sum(), TINY):.6g}"),
         "features": places.tolist(),
         "weight": own.weight.tolist(),
         "lift": own.lift.tolist(),

@@ -21,7 +21,7 @@ const document = {
 document.getElementById("data").textContent = json;
 document.getElementById("features").tBodies = [new Element()];
 new Function("document", script)(document);
-const found = { states: [], searches: {}, title: elements.title.textContent };
+const found = { states: [], searches: {}, first: elements.level.textContent };
 for (const label of elements.components.kids) {
   label.kids[0].heard.change();
   const rows = elements.rows.textContent;
@@ -33,7 +33,7 @@ for (const label of elements.components.kids) {
   }
   found.states.push({ title: elements.title.textContent, rows, shown });
 }
-elements.fixed.kids[1].heard.click();
+elements.fixed.kids[2].heard.click();
 found.level = elements.level.textContent;
 for (const asked of ["", "GENE 1", "nothing like it"]) {
   elements.search.value = asked;
