@@ -24,7 +24,7 @@ def check_page(path: str | os.PathLike[str]) -> Path:
     return check_file_to_write(target, "path")
 
 
-def check_source(source: Any, kinds: tuple[type, type], groups: Any, known: Any) -> None:
+def check_source(source: Any, kinds: tuple[type[Any], type[Any]], groups: Any, known: Any) -> None:
     """Refuse anything but a fit or a comparison, groups and a match for a comparison, and a match of another fit."""
     if not isinstance(source, kinds):
         raise TypeError(

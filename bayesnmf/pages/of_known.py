@@ -16,10 +16,10 @@ ENDS = "In brackets: 90 % of the draws, whose cosines are mostly below that of t
 def known_components(fit: Fit, known: Match) -> Section:
     """Return the known component that each component matches, with their cosines."""
     titles, rows = fit.component_titles, []
-    for each in known.table.rename(columns={"closest cosine": "nearest"}).itertuples():
-        ends = f" [{each.low:.2f}, {each.high:.2f}]" if "low" in known.table else ""
-        other = "" if each.closest == each.reference else f"{each.closest} ({each.nearest:.2f})"
-        rows.append([titles[each.component], str(each.reference), f"{each.cosine:.2f}{ends}", other])
+    for each in known.table.to_dict("records"):
+        ends = f" [{each['low']:.2f}, {each['high']:.2f}]" if "low" in each else ""
+        other = "" if each["closest"] == each["reference"] else f"{each['closest']} ({each['closest cosine']:.2f})"
+        rows.append([titles[each["component"]], str(each["reference"]), f"{each['cosine']:.2f}{ends}", other])
     text = [
         f"Each is matched to another one of the catalogue. {COSINES}",
         *([ENDS] if "low" in known.table else []),
