@@ -205,10 +205,15 @@ def _resolved(options: Any, model: str, method: str, data: Counts, parts: tuple[
     return resolved if data.batch is None else served_with_batch(resolved, method, model, noise, data)
 
 
+def run_once(job: Job) -> FitRecord:
+    """Run the method of a job, with its noise and batches, and return the record of its fit."""
+    if job.counts.batch is not None:
+        return run_with_batch(job)
+    return METHODS[job.method].run(job) if job.noise == POISSON else run_with_noise(job)
+
+
 def _run(job: Job, kept: Checkpoint | None, seeds: Seeds | None) -> FitRecord:
     """Run a job, with a noise, in a folder that keeps it, and with intervals, where these are asked for."""
-    run = METHODS[job.method].run if job.noise == POISSON else run_with_noise
-    run = run if job.counts.batch is None else run_with_batch
-    found = run(job) if kept is None and EACH.get() is None else run_kept(run, job, kept)
+    found = run_once(job) if kept is None and EACH.get() is None else run_kept(run_once, job, kept)
     found = found if seeds is None else with_names_of_seeds(found, seeds)
     return with_named_intervals(found, job.report) if getattr(job.options, "intervals", None) in NEEDED else found

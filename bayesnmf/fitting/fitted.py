@@ -28,7 +28,7 @@ from bayesnmf.results.describing import described
 from bayesnmf.results.dispersion import Dispersion, dispersion
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.record import FitRecord
-from bayesnmf.results.short_chain import DRAWS, WARMUP
+from bayesnmf.results.short_chain import WARMUP
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Fit(FitRecord):
         ``loadings_r_hat`` (split) and ``loadings_ess`` (by batch means), (n, K), and the same for components (K, m) and
         scale (n,). The means of all draws are `loadings`, `components` and `scale`.
     intervals : Intervals or None
-        Draws beside q, from which intervals are read (`with_intervals`): a kind, ``draws``, and R-hat of their chain.
+        Draws that intervals are read from (`with_intervals`): a kind, ``draws``, and R-hat of their chain.
     noise : Poisson, NegativeBinomial or Quasi
         Distribution of the counts around their means, with the dispersion that was estimated.
     batch : FittedBatches or None
@@ -211,17 +211,17 @@ class Fit(FitRecord):
         self,
         intervals: str = "auto",
         *,
-        draws: int = DRAWS,
+        draws: int | None = None,
         warmup: int = WARMUP,
         seed: int | None = None,
         threads: int | None = None,
         progress: ProgressReport | bool = False,
     ) -> Fit:
-        """Return the fit by vi with draws beside q, from which all its intervals and probabilities are read.
+        """Return the fit with draws beside its estimate, from which all its intervals and probabilities are read.
 
-        "sampled": a chain from the fit, of which `warmup` sweeps are discarded and `draws` are kept, with `seed` (by
-        default that of the fit). "response": draws of linear response. "mean_field": q itself. "auto": as in `VI`, now.
-        `bayesnmf.fitting.intervals` says more. Raises ValueError if the fit cannot have what is named.
+        Of vi, "sampled": `draws` (250) of a chain from the fit after `warmup` sweeps; "response": draws of linear
+        response; "mean_field": q; "auto": as in `VI`, now. Of map, bld and vi, "bootstrap": estimates of `draws` (100)
+        replicates of the counts (`bayesnmf.fitting.intervals`). Raises ValueError if the fit cannot have what is named.
         """
         return Fit.of(with_intervals(self, intervals, (warmup, draws), seed, threads, progress))
 

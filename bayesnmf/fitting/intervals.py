@@ -1,13 +1,17 @@
-"""Put draws beside the mean field of a fit by vi, from which its intervals are read.
+"""Put draws beside the mean field of a fit by vi, or beside a point estimate, from which its intervals are read.
 
-Mean-field intervals are too narrow. `Fit.with_intervals` and `VI(intervals=...)` choose what takes their place in every
-table, figure and report that has intervals or probabilities; the words there name it:
+Mean-field intervals are too narrow, and points have none. `Fit.with_intervals` and `VI(intervals=...)` choose what
+every table, figure and report has instead where it has intervals or probabilities; the words there name it:
 
 sampled
     Draws of one short chain of marginal Gibbs sampling from the fit (`bayesnmf.results.short_chain`): 50 sweeps of
     warm-up and 250 draws. They describe the posterior around the mode of the fit.
 response
     Draws of linear response (`bayesnmf.assessment.response_draws`), which corrects widths, not the location of q.
+bootstrap
+    Estimates of 100 replicates of the counts, drawn from the fit and fitted as it was, by map, vi and bld
+    (`bayesnmf.assessment.bootstrap`). They describe how the estimate varies from counts to counts, with its bias, not a
+    posterior. Only `Fit.with_intervals` makes them.
 mean_field
     q itself.
 auto
@@ -42,31 +46,35 @@ from bayesnmf.results.record import FitRecord
 from bayesnmf.results.short_chain import DRAWS, WARMUP, fault_of_parts, fault_of_sampling, sample_around
 
 NEEDED = {"sampled": "entries", "response": "response"}  # optional parts of the families of priors
-RESPONSE = "bayesnmf.assessment.response_draws"  # imported when the first draws are made
+MAKERS = {  # imported when the first draws are made
+    "response": ("bayesnmf.assessment.response_draws", "draws_of_response"),
+    "bootstrap": ("bayesnmf.assessment.bootstrap", "draws_of_bootstrap"),
+}
+BOOTSTRAP, REPLICATES = "bootstrap", 100
 
 
 def with_intervals(
     fit: FitRecord,
     intervals: str = "auto",
-    number: tuple[int, int] = (WARMUP, DRAWS),
+    number: tuple[int, int | None] = (WARMUP, None),
     seed: int | None = None,
     threads: int | None = None,
     progress: ProgressReport | bool = False,
 ) -> FitRecord:
-    """Return a fit by vi with what its intervals are read from; the given one stays as it is.
+    """Return a fit with what its intervals are read from; the given one stays as it is.
 
     Parameters
     ----------
     fit : Fit
-        Fit by vi.
-    intervals : {"auto", "sampled", "response", "mean_field"}
+        Fit by vi; by map or bld for "bootstrap".
+    intervals : {"auto", "sampled", "response", "bootstrap", "mean_field"}
         Where intervals are read from (above).
     number : tuple of int
-        Numbers of warm-up sweeps of a chain, and of draws.
+        Numbers of warm-up sweeps of a chain, and of draws or replicates: by default 250 draws, or 100 replicates.
     seed : int, optional
         Seed of the draws; by default that of the fit.
     threads : int, optional
-        Number of threads; the draws of a chain do not depend on it.
+        Number of threads, and of replicates that are fitted at once; what is drawn does not depend on it.
     progress : bool or callable
         Progress report, as for `bayesnmf.fit`.
 
@@ -86,20 +94,26 @@ def with_intervals(
     >>> wider = fit.with_intervals("sampled", draws=100)
     >>> wider.intervals.draws.components.shape
     (1, 100, 2, 3)
+    >>> point = bayesnmf.fit([[30, 0, 9], [0, 21, 14], [51, 11, 0], [2, 33, 61]], rank=2, method="map", seed=0)
+    >>> print(point.with_intervals("bootstrap").summary(rows=[0]).attrs["note"])
+    intervals: bootstrap, 100 replicates
     """
-    check_choice(intervals, "intervals", INTERVALS)
-    number = check_count(number[0], "warmup", minimum=0), check_count(number[1], "draws", minimum=8)
+    check_choice(intervals, "intervals", (*INTERVALS, BOOTSTRAP))
+    draws = (REPLICATES if intervals == BOOTSTRAP else DRAWS) if number[1] is None else number[1]
+    sizes = check_count(number[0], "warmup", minimum=0), check_count(draws, "draws", minimum=8)
     chosen = check_seed(seed)
     check_threads(threads)
-    if fit.method != "vi" or intervals in NEEDED:
-        check_can_have(intervals, fault_of_sampling(fit, number[1], NEEDED.get(intervals, "entries")))
+    if intervals != BOOTSTRAP and (fit.method != "vi" or intervals in NEEDED):
+        check_can_have(intervals, fault_of_sampling(fit, sizes[1], NEEDED.get(intervals, "entries")))
     found = fit.intervals if intervals == "auto" else None
-    if intervals in NEEDED or (intervals == "auto" and found is None and samples_by_itself(fit, *number)):
+    samples = intervals == "auto" and found is None and samples_by_itself(fit, *sizes)
+    if samples or intervals in (*NEEDED, BOOTSTRAP):
         with progress_context(progress) as report:
-            make = _maker("sampled" if intervals == "auto" else intervals)
-            found = make(fit, number, fit.seed if chosen is None else chosen, threads, report)
+            make = _maker("sampled" if samples else intervals)
+            found = make(fit, sizes, fit.seed if chosen is None else chosen, threads, report)
     given: Any = fit.options
-    return replace(fit, intervals=found, options=replace(given, intervals=intervals))
+    options = given if intervals == BOOTSTRAP else replace(given, intervals=intervals)
+    return replace(fit, intervals=found, options=options)
 
 
 def check_intervals(options: Any, counts: Counts, rank: int) -> None:
@@ -133,4 +147,8 @@ def with_named_intervals(fit: FitRecord, report: ProgressReport) -> FitRecord:
 
 def _maker(intervals: str) -> Callable[..., Intervals]:
     """Return the function that makes draws."""
-    return sample_around if intervals == "sampled" else import_module(RESPONSE).draws_of_response
+    if intervals == "sampled":
+        return sample_around
+    module, name = MAKERS[intervals]
+    made: Callable[..., Intervals] = getattr(import_module(module), name)
+    return made

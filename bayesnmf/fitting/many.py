@@ -12,16 +12,16 @@ import numba
 import numpy as np
 
 from bayesnmf.checks import check_count
-from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.status import INTERRUPTED, FitWarning
 from bayesnmf.kernels.cpu.threads import one_blas_thread
+from bayesnmf.results.record import FitRecord
 
 MOST_JOBS = 1024
 
 
-def uninterrupted(fit: Fit) -> Fit:
+def uninterrupted[F: FitRecord](fit: F) -> F:
     """Return a fit as part of a study, of which half a fit is none.
 
     Raises

@@ -182,15 +182,14 @@ def uncertainty(fit: Fit) -> Section:
     """Return what the intervals are, and those of some samples."""
     read = for_intervals(fit)
     text = [INTERVALS[kind_of_intervals(read)]]
-    if RECORDS[fit.method].posterior == "mean field":
-        source = source_of_intervals(read)
+    if RECORDS[fit.method].posterior != "draws" and (source := source_of_intervals(read)):
         text.append(f"{source[:1].upper()}{source[1:]}.")
-    if fit.estimate.kind == "point":
+    if read.estimate.kind == "point":
         return Section("Uncertainty", text)
     names = fit.row_names[np.argsort(-fit.counts.row_totals, kind="stable")[:SHOWN_ROWS]]
     figure = drawn(
         lambda: plots.loadings_intervals(fit, names),
-        "Posterior medians and intervals of the loadings of the samples with most counts.",
+        "Medians and intervals of the loadings of the samples with most counts.",
     )
     return Section("Uncertainty", [*text, "The samples with most counts:"], figures=[figure])
 

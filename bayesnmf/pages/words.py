@@ -24,13 +24,16 @@ METHODS = {
     "bld": "best latent decomposition: the most probable allocation of every count to a component, without intervals",
 }
 INTERVALS = {
-    "point": "This is a point estimate. It has no intervals; fit by vi or gibbs for them.",
+    "point": "This is a point estimate. It has no intervals; fit by vi or gibbs for those of a posterior, or make some "
+    "with fit.with_intervals('bootstrap').",
     "mean field": "Intervals are central 90 % intervals of a mean-field approximation. They are too narrow, because it "
     "ignores how loadings and components move together.",
     "sampled": "Intervals are central 90 % intervals of draws of the posterior around this one factorisation; "
     "bayesnmf.modes finds others.",
     "linear response": "Intervals are central 90 % intervals of a mean-field approximation whose widths were corrected "
     "by linear response; their location was not.",
+    "bootstrap": "Intervals are central 90 % intervals of the estimates of counts that were drawn from this fit and "
+    "fitted again. They say how much the estimate varies from counts to counts, with its bias, not where the truth is.",
     "draws": "Intervals are central 90 % intervals of posterior draws. Chains that started from one fit describe the "
     "posterior around this one factorisation; bayesnmf.modes finds others.",
 }

@@ -24,7 +24,14 @@ from bayesnmf.plots.style import (
     share_legend,
     shorten,
 )
-from bayesnmf.plots.summaries import Interval, match_fits, named_sources, normalised_components, summarise
+from bayesnmf.plots.summaries import (
+    Interval,
+    match_fits,
+    named_medians,
+    named_sources,
+    normalised_components,
+    summarise,
+)
 from bayesnmf.results.markers import leading_features
 from bayesnmf.types import Array
 
@@ -93,7 +100,7 @@ def top_features(
     """Draw the leading features of each component as bars, with posterior medians and 90 % intervals of every fit.
 
     Grey bars are the posterior medians of the reference (modes for map and bld), as shares of the component. Each fit
-    has a marker, and a line from the 5 to the 95 % quantile; a point estimate has no line.
+    has a marker, and a line from the 5 to the 95 % quantile; a point estimate without a bootstrap has no line.
 
     Parameters
     ----------
@@ -134,7 +141,8 @@ def top_features(
     if figure is not None:
         title = f"Components, each summing to 1: features of {CHOSEN_BY[order]}"
         figure.suptitle(
-            f"{title}\nmarkers: posterior median and 90 % interval; grey bar: {reference}{named_sources(fits, figure)}",
+            f"{title}\nmarkers: {named_medians(fits)} and 90 % interval; grey bar: {reference}"
+            f"{named_sources(fits, figure)}",
             fontsize=10,
         )
     share_legend(chosen, figure)

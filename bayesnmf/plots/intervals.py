@@ -24,7 +24,7 @@ from bayesnmf.plots.style import (
     share_legend,
     shorten,
 )
-from bayesnmf.plots.summaries import Interval, has_proportions, match_fits, named_sources, summarise
+from bayesnmf.plots.summaries import Interval, has_proportions, match_fits, named_medians, named_sources, summarise
 from bayesnmf.types import Array
 
 
@@ -39,10 +39,11 @@ def loadings_intervals(
 ) -> Array:
     """Draw posterior medians and central intervals of the loadings of chosen rows, one panel for each row.
 
-    A point estimate has no interval. Loadings are counts under Gamma priors (on the scale on which components sum to
-    1; per unit of exposure if there are exposures), and proportions under Dirichlet priors; the two cannot be drawn
-    together. Quantiles are those of the draws for gibbs and nuts, those of `bayesnmf.linear_response` if one is given,
-    and for vi those of the draws beside q, or of q (`Fit.with_intervals`); the legend says which.
+    A point estimate has no interval, unless a bootstrap has made one. Loadings are counts under Gamma priors (on the
+    scale on which components sum to 1; per unit of exposure if there are exposures), and proportions under Dirichlet
+    priors; the two cannot be drawn together. Quantiles are those of the draws for gibbs and nuts, those of
+    `bayesnmf.linear_response` if one is given, and else those of the draws beside the estimate, or for vi of q
+    (`Fit.with_intervals`); the legend says which.
 
     Parameters
     ----------
@@ -87,7 +88,9 @@ def loadings_intervals(
     _dress(chosen, names, fits[reference], unit)
     if figure is not None:
         named = named_sources({label: fit for label, fit in fits.items() if label not in responses}, figure)
-        figure.suptitle(f"Loadings: posterior median and central {100 * interval:g} % interval{named}", fontsize=10)
+        figure.suptitle(
+            f"Loadings: {named_medians(fits)} and central {100 * interval:g} % interval{named}", fontsize=10
+        )
     share_legend(chosen, figure)
     return chosen
 

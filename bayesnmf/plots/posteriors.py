@@ -224,7 +224,7 @@ def loadings_scatter(
 
 def _intervals(fit: Fit, target: Fit, interval: float) -> Array | None:
     """Return ends of central intervals of the loadings, (2, n, K), by blocks of rows; None for a point estimate."""
-    if fit.estimate.kind == "point":
+    if fit.estimate.kind == "point":  # of `for_intervals`: without draws beside it
         return None
     n, tail = fit.counts.shape[0], (1 - interval) / 2
     ends = np.empty((2, n, fit.rank))

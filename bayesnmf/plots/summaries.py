@@ -22,7 +22,10 @@ DRAWS = 500  # of which quantiles of sums of features are read
 LETTERS = 11  # of 10 points in an inch
 
 
-KINDS = {"draws": "", **{kind: f" ({kind})" for kind in ("point", "mean field", "sampled", "linear response")}}
+KINDS = {
+    "draws": "",
+    **{kind: f" ({kind})" for kind in ("point", "mean field", "sampled", "linear response", "bootstrap")},
+}
 
 
 class Interval(NamedTuple):
@@ -101,10 +104,17 @@ def summarise_sums(fit: Fit, order: Array, members: list[list[int]], interval: f
     return Interval(middle, low, high, KINDS[kind_of_intervals(read)])
 
 
+def named_medians(fits: Mapping[str, Fit]) -> str:
+    """Return what the medians of these fits are called: those of a bootstrap are not of a posterior."""
+    replicated = any(fit.intervals and fit.intervals.kind == "bootstrap" for fit in fits.values())
+    return "median" if replicated else "posterior median"
+
+
 def named_sources(fits: Mapping[str, Fit], figure: Figure) -> str:
-    """Return lines with what the intervals of fits by vi and svi are, for the heading of a figure; "" without such."""
+    """Return lines with what intervals other than those of samplers are, for the heading of a figure; "" without."""
     width = int(LETTERS * figure.get_figwidth())
     sources = {label: source_of_intervals(for_intervals(fit)) for label, fit in fits.items()
-               if METHODS[fit.method].posterior == "mean field"}  # fmt: skip
+               if METHODS[fit.method].posterior != "draws"}  # fmt: skip
+    sources = {label: source for label, source in sources.items() if source}  # points have none
     lines = sources.values() if len(fits) == 1 else [f"{label}: {source}" for label, source in sources.items()]
     return "".join(f"\n{fill(line, width)}" for line in lines)

@@ -70,6 +70,8 @@ def found_in(fits: Any) -> str:
 
 def check_can_have(intervals: str, fault: str) -> None:
     """Refuse intervals that are named and cannot be made."""
+    if fault and intervals == "bootstrap":
+        raise ValueError(f"intervals='bootstrap' needs a whole fit by map, vi or bld, of counts in memory: {fault}")
     if fault:
         raise ValueError(
             f"intervals={intervals!r} needs a fit by vi, of counts in memory (whole ones to sample), with a posterior "

@@ -89,7 +89,8 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
     Parameters
     ----------
     fit : Fit
-        Fit to convert. A point estimate becomes one chain of one draw, with the attribute `point_estimate`.
+        Fit to convert. A point estimate without draws becomes one chain of one draw, with the attribute
+        `point_estimate`.
     draws, chains : int, optional
         Numbers of draws and chains: by default all draws of gibbs, nuts and smc (`resampled_draws`, with no order), and
         of vi those beside q, if intervals are read from them (`Fit.with_intervals`; the attribute `intervals` says so),
@@ -181,8 +182,8 @@ def _tree(fit: FitRecord, groups: dict[str, xr.Dataset], coords: dict[Hashable, 
         about |= {"independent_draws": 1, "note": INDEPENDENT}
     elif is_resampled(fit):
         about |= {"resampled_draws": 1, "note": RESAMPLED}
-    if METHODS[fit.method].posterior == "mean field":
-        about["intervals"] = source_of_intervals(fit)
+    if METHODS[fit.method].posterior != "draws" and (source := source_of_intervals(fit)):
+        about["intervals"] = source
     for name, group in groups.items():
         labels = {dim: own for dim, own in coords.items() if (own[0] if isinstance(own, tuple) else dim) in group.dims}
         groups[name] = group.assign_coords(labels).assign_attrs({**about, **group.attrs})

@@ -12,6 +12,7 @@ from bayesnmf.types import Array
 LIMIT = 2 * 2**30
 DEFAULT_CHAINS, DEFAULT_DRAWS = 4, 1000
 MORE = "make more with fit.with_intervals('sampled', draws=...), or draw from q, with_intervals('mean_field')"
+MORE_REPLICATES = "make more with fit.with_intervals('bootstrap', draws=...)"
 
 
 def sample_posterior(fit: FitRecord, draws: int | None = None, chains: int | None = None, seed: int = 0) -> Draws:
@@ -40,7 +41,7 @@ def chains_and_draws(fit: FitRecord, chains: int | None, draws: int | None) -> t
     if held is None:
         chains = DEFAULT_CHAINS if chains is None else check_count(chains, "chains")
         return chains, DEFAULT_DRAWS if draws is None else check_count(draws, "draws")
-    cure = MORE if fit.intervals is not None else ""
+    cure = "" if fit.intervals is None else MORE_REPLICATES if fit.intervals.kind == "bootstrap" else MORE
     chains = held[0] if chains is None else check_available(chains, held[0], "chains", cure)
     return chains, held[1] if draws is None else check_available(draws, held[1], "draws", cure)
 

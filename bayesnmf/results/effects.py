@@ -11,7 +11,8 @@ sampled
 Laplace
     of a fit by vi without such draws, and by map: a normal distribution about the learned effects, whose curvature
     allows for what is not known of the loadings (`bayesnmf.inference.response.effects`), but not for a location of the
-    components that is off. Where components share features it is too narrow: docs/covariates.md has how much.
+    components that is off. Where components share features it is too narrow: docs/covariates.md has how much. Fits with
+    a bootstrap have these intervals, too: its replicates are of the same rows, whose variation effects are judged by.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from bayesnmf.priors.log_linear import EFFECTS, SHAPES, LogLinear
 from bayesnmf.priors.specification import PARAMETER, stated_components
 from bayesnmf.priors.values import component_sums
 from bayesnmf.results.estimates import evenly_spaced
-from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, source_of_intervals
+from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, kind_of_intervals, source_of_intervals
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
 
@@ -114,7 +115,7 @@ def drawn_effects(fit: FitRecord) -> EffectsDrawn:
     check_of_all(fit, "effects of covariates, unless a chain has drawn them,")  # its rows alone would say less
     read, wide = for_intervals(fit), cautions_of_spread(fit)
     drawn: Any = read.estimate
-    if drawn.kind == "draws":
+    if drawn.kind == "draws" and kind_of_intervals(read) != "bootstrap":
         found = in_units(fit, _given_draws(prior, drawn.loadings.reshape(-1, *fit.loadings.shape), fit.seed),
                          drawn.components.reshape(-1, *number))  # fmt: skip
         return EffectsDrawn(found, found.mean(axis=0), source_of_intervals(read), [*cautions_of_intervals(read), *wide])

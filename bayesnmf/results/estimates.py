@@ -268,12 +268,12 @@ class Draws(Estimate):
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """Draws beside a mean field, from which intervals and probabilities are read (`Fit.with_intervals`).
+    """Draws beside a mean field or a point, from which intervals and probabilities are read (`Fit.with_intervals`).
 
     Attributes
     ----------
-    kind : {"sampled", "linear response"}
-        One short chain of marginal Gibbs sampling from the fit, or draws of its linear response.
+    kind : {"sampled", "linear response", "bootstrap"}
+        A short chain of marginal Gibbs sampling from the fit, its linear response, or estimates of replicated counts.
     draws : Draws
         The draws, (1, draws, …), in the order of the components of the fit, in float32.
     r_hat : float
@@ -281,12 +281,15 @@ class Intervals:
         chain.
     share_above : float
         Share of these entries above 1.2.
+    unsettled : int
+        Number of replicates of a bootstrap whose fit has not converged.
     """
 
-    kind: Literal["sampled", "linear response"]
+    kind: Literal["sampled", "linear response", "bootstrap"]
     draws: Draws
     r_hat: float = 1.0
     share_above: float = 0.0
+    unsettled: int = 0
 
     def rows(self, rows: Array, size: tuple[int, int]) -> Intervals:
         """Return the draws of some rows."""

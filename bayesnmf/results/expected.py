@@ -70,8 +70,7 @@ def expected(
         [part.row_names, take_features(part.feature_names, columns)], names=["row", "feature"]
     )
     table = pd.DataFrame({"count": counts.ravel(), "mean": means.ravel()}, index=names)
-    if fit.estimate.kind != "point":
-        read = restrict_rows(for_intervals(fit), chosen)
+    if (read := restrict_rows(for_intervals(fit), chosen)).estimate.kind != "point":
         table["mean"], table["lower"], table["upper"] = _mean_and_interval(read, columns, means.size, tail)
     if part.counts.mask is not None and MODELS[fit.model].given_totals:
         unseen = np.repeat(~part.counts.mask.seen_rows, means.shape[1])

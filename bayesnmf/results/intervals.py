@@ -1,8 +1,9 @@
 """What intervals and probabilities are read from: the one place where readers ask for it.
 
-A fit by vi has a mean field, q, whose intervals are too narrow. `Fit.with_intervals`, or an option of `VI`, puts draws
-beside q. Every reader of intervals replaces its fit by `for_intervals(fit)`, whose estimate is what to read: draws if
-the fit has them, or if the option is "auto" and they cost little; else q. Fits by other methods stay as they are.
+A fit by vi has a mean field, q, whose intervals are too narrow, and one by map or bld has none. `Fit.with_intervals`,
+or an option of `VI`, puts draws beside these. Every reader of intervals replaces its fit by `for_intervals(fit)`, whose
+estimate is what to read: draws if the fit has them, or if the option is "auto" and they cost little; else q or the
+point. Fits by samplers stay as they are.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from weakref import WeakKeyDictionary
 
 from bayesnmf.results.estimates import Intervals
 from bayesnmf.results.record import FitRecord
-from bayesnmf.results.short_chain import DRAWS, MIXED, WARMUP, expected_seconds, fault_of_sampling, sample_around
+from bayesnmf.results.short_chain import (
+    DRAWS,
+    MIXED,
+    WARMUP,
+    expected_seconds,
+    fault_of_part,
+    fault_of_sampling,
+    sample_around,
+)
 
 AUTOMATIC, LONGEST = 5.0, 60.0  # seconds that a reader may sample for, or as long as the fit took, up to a minute
 _SAMPLED: WeakKeyDictionary[FitRecord, Intervals] = WeakKeyDictionary()  # by readers; a fit is never changed
@@ -22,7 +31,7 @@ _SAMPLED: WeakKeyDictionary[FitRecord, Intervals] = WeakKeyDictionary()  # by re
 
 def for_intervals[F: FitRecord](fit: F) -> F:
     """Return the fit with what intervals are to be read from as its estimate, and in `intervals` what that is."""
-    if fit.estimate.kind != "mean field":
+    if fit.estimate.kind == "draws":
         return fit
     found = fit.intervals
     if found is None and _is_automatic(fit):
@@ -51,12 +60,12 @@ def _is_automatic(fit: FitRecord) -> bool:
 
 
 def kind_of_intervals(fit: FitRecord) -> str:
-    """Return "point", "mean field", "sampled", "linear response" or "draws", of what `for_intervals` returned."""
-    return fit.estimate.kind if _from_q(fit) is None else fit.intervals.kind  # type: ignore[union-attr]
+    """Return the kind of the estimate, or of the draws beside it, of what `for_intervals` returned."""
+    return fit.estimate.kind if _beside(fit) is None else fit.intervals.kind  # type: ignore[union-attr]
 
 
-def _from_q(fit: FitRecord) -> Intervals | None:
-    """Return the draws beside q that a fit of `for_intervals` is read from; None if there are none."""
+def _beside(fit: FitRecord) -> Intervals | None:
+    """Return the draws beside an estimate that a fit of `for_intervals` is read from; None if there are none."""
     return None if fit.intervals is None or fit.estimate is not fit.intervals.draws else fit.intervals
 
 
@@ -66,10 +75,13 @@ def source_of_intervals(fit: FitRecord) -> str:
         return ""
     if fit.estimate.kind == "mean field":
         return f"intervals: mean field; too narrow; {_cure(fit)}"
-    found = _from_q(fit)
+    found = _beside(fit)
     if found is None:
         return "intervals: draws of the posterior"
     number = found.draws.draws
+    if found.kind == "bootstrap":
+        wrong = f"; {found.unsettled} of their fits did not converge" if found.unsettled else ""
+        return f"intervals: bootstrap, {number} replicates{wrong}"
     if found.kind != "sampled":
         return f"intervals: linear response ({number} draws), wider than the mean field, and often still too narrow"
     about = f"intervals: sampled ({number} draws of one chain from the fit, R-hat of its halves at most "
@@ -82,8 +94,9 @@ def source_of_intervals(fit: FitRecord) -> str:
 
 def told_of_intervals(fit: FitRecord) -> str:
     """Return a sentence with what the intervals of a fit are, or will be; nothing is sampled for it."""
-    if fit.estimate.kind == "point":
-        return "no intervals: a point estimate"
+    if fit.estimate.kind == "point" and fit.intervals is None:
+        cure = "" if fault_of_part(fit) else "; fit.with_intervals('bootstrap') makes some"
+        return f"no intervals: a point estimate{cure}"
     if fit.intervals is None and _is_automatic(fit) and fit not in _SAMPLED:
         return f"intervals: sampled when they are first read, {duration(expected_seconds(fit))}"
     return source_of_intervals(for_intervals(fit))
@@ -102,7 +115,8 @@ def duration(seconds: float) -> str:
 
 def cautions_of_intervals(fit: FitRecord) -> list[str]:
     """Return a caution if the intervals of a fit are too narrow, of what `for_intervals` returned."""
-    found = _from_q(fit)
-    if fit.estimate.kind == "mean field" or (found is not None and (found.share_above or found.kind != "sampled")):
+    found = _beside(fit)
+    wrong = found is not None and (found.share_above or found.unsettled or found.kind == "linear response")
+    if fit.estimate.kind == "mean field" or wrong:
         return [source_of_intervals(fit)]
     return []

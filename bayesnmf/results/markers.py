@@ -12,7 +12,8 @@ the smaller of the posterior probabilities that it is at least 0 and that it is 
 Where a fit by vi has a sparse prior, shares are drawn as if shapes and concentrations of the prior below 1 were 1: q is
 changed so, and a Gamma variate of what they lack, in units of one count, is added to each draw beside q.
 Else a component that has the few counts of a rare feature would seem to be set apart by it, as the sparse prior puts
-its share in all others near 0, where nothing speaks for it or against it.
+its share in all others near 0, where nothing speaks for it or against it. Modes, which are 0 there under a shape of 1,
+have a whole variate added in each replicate of a bootstrap.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ import numpy as np
 from scipy.special import xlogy
 
 from bayesnmf.checks import check_choice, check_count
+from bayesnmf.options import METHODS
+from bayesnmf.options.methods import basis_of_mode
 from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.priors.values import component_sums, rows_to_shares
@@ -143,19 +146,20 @@ def _raised(q: Any, prior: Any) -> Any:
 
 
 def _raised_draw(fit: FitRecord, components: Array, rng: np.random.Generator) -> Array:
-    """Return a draw of the components with what shapes and concentrations of their prior lack to 1, as counts."""
+    """Return a draw of the components with what shapes and concentrations of their prior lack, as counts."""
     prior = stated_components(fit.priors.components)
     free, raised = free_components(prior, fit.rank), components.astype(np.float64)
     count = (component_sums(raised) / np.maximum(fit.expected_sizes, 1.0))[free, None]
-    for more in _lacking(prior).values():
+    of_modes = METHODS[fit.method].posterior == "point" and basis_of_mode(fit.options) == "natural"
+    for more in _lacking(prior, 2 if of_modes else 1).values():  # the mode of Gamma(a + 1) is the mean of Gamma(a)
         raised[free] += count * rng.gamma(np.broadcast_to(more, raised[free].shape))
     return raised
 
 
-def _lacking(prior: Any) -> dict[str, Array]:
-    """Return what shapes or concentrations of a prior lack to 1, by name."""
+def _lacking(prior: Any, to: int = 1) -> dict[str, Array]:
+    """Return what shapes or concentrations of a prior lack to a number, by name."""
     given: dict[str, Any] = prior.parameters
-    return {name: np.maximum(1 - np.asarray(given[name]), 0) for name in ("shape", "concentration") if name in given}
+    return {name: np.maximum(to - np.asarray(given[name]), 0) for name in ("shape", "concentration") if name in given}
 
 
 def contrasts(shares: Array, sizes: Array) -> dict[str, Array]:

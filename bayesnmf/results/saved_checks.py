@@ -14,7 +14,11 @@ from bayesnmf.priors import Distribution
 from bayesnmf.priors.checks import check_family
 from bayesnmf.priors.specification import MODELS
 
-KINDS = ("sampled", "linear response")  # of draws beside a mean field
+KINDS = {
+    "sampled": ("mean field",),
+    "linear response": ("mean field",),
+    "bootstrap": ("mean field", "point"),
+}  # beside these
 
 
 def check_saved_settings(settings: dict[str, Any]) -> None:
@@ -79,8 +83,9 @@ def check_saved_shapes(fit: Any) -> None:
     for side, shape in (("loadings", (n, rank)), ("components", (rank, m))):
         _check_posterior_shape(getattr(posterior, side, None), shape, f"posterior.{side}")
         _check_posterior_shape(getattr(beside, side, None), shape, f"intervals.{side}")
-    if beside is not None and (posterior.kind != "mean field" or fit.intervals.kind not in KINDS):
-        raise ValueError(f"intervals beside a mean field are {' or '.join(KINDS)}: found {fit.intervals.kind!r}")
+    if beside is not None and posterior.kind not in KINDS.get(fit.intervals.kind, ()):
+        able = [kind for kind, of in KINDS.items() if posterior.kind in of]
+        raise ValueError(f"intervals beside a {posterior.kind} are {' or '.join(able)}: found {fit.intervals.kind!r}")
 
 
 def _check_posterior_shape(side: Any, shape: tuple[int, int], name: str) -> None:

@@ -43,18 +43,21 @@ STREAM = 2  # of random numbers, beside those of the fit with the same seed
 
 def fault_of_sampling(fit: FitRecord, draws: int = DRAWS, part: str = "entries") -> str:
     """Return why no draws around a fit can be made, by families with an optional part; "" if they can."""
-    if fit.method != "vi":
-        return f"the fit is by {fit.method}"
-    if fit.status.reason in BROKEN:
-        return f"the fit ended early: {fit.status.reason}"
-    if fit.is_of_matrix:
-        return "it is of one of several matrices, whose loadings come from all; ask the fit of all, then for the matrix"
-    if fit.is_projected:
-        return "its components are held from another fit"
+    if fault := f"the fit is by {fit.method}" if fit.method != "vi" else fault_of_part(fit):
+        return fault
     loadings: Any = fit.priors.loadings
     if isinstance(fit.noise, NegativeBinomial) and fit.noise.variance == "quadratic" and loadings.support != "positive":
         return "its loadings are proportions, and its cells have rates; use method='gibbs'"
     return fault_of_parts(fit.counts, fit.priors, fit.rank, draws, part)
+
+
+def fault_of_part(fit: FitRecord) -> str:
+    """Return why a fit is not the end of a fit of all its counts, which draws around it need; "" if it is."""
+    if fit.status.reason in BROKEN:
+        return f"the fit ended early: {fit.status.reason}"
+    if fit.is_of_matrix:
+        return "it is of one of several matrices, whose loadings come from all; ask the fit of all, then for the matrix"
+    return "its components are held from another fit" if fit.is_projected else ""
 
 
 def fault_of_parts(counts: Counts, priors: Priors, rank: int, draws: int = DRAWS, part: str = "entries") -> str:
@@ -73,6 +76,11 @@ def fault_of_parts(counts: Counts, priors: Priors, rank: int, draws: int = DRAWS
     sides: Any = priors.loadings, priors.components
     if lacking := [type(prior).__name__ for prior in sides if part not in prior.optional]:
         return f"{lacking[0]} has no {OPTIONAL[part]}"
+    return fault_of_size(counts, rank, draws)
+
+
+def fault_of_size(counts: Counts, rank: int, draws: int) -> str:
+    """Return that draws take more memory than is allowed; "" if they do not."""
     size = 8 * draws * rank * sum(counts.shape)
     return f"{draws} draws take {size / 2**30:.1f} GiB, over {LIMIT / 2**30:.0f}; ask for fewer" if size > LIMIT else ""
 

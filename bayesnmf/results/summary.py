@@ -38,8 +38,8 @@ def summary(
     Parameters
     ----------
     fit : Fit
-        Fit with a posterior. For vi and svi, the table is of the draws beside q that `Fit.with_intervals` describes, or
-        of 4 × 1000 from q, a mean field, whose intervals are too narrow; ``attrs["note"]`` says which.
+        Fit with a posterior, or with draws beside its estimate (`Fit.with_intervals`), of which the table then is. Else
+        that of vi and svi is of 4 × 1000 draws from q, whose intervals are too narrow; ``attrs["note"]`` says which.
     rows : iterable of names, optional
         Rows with the loadings, and scales if there are any, to summarise.
     features : iterable of names, optional
@@ -57,7 +57,7 @@ def summary(
     Raises
     ------
     AttributeError
-        The fit has no posterior.
+        The fit has neither a posterior nor draws.
     TypeError, ValueError
         Names that the fit does not have; components that are parameters; more than 2 GiB of draws.
 
@@ -71,8 +71,8 @@ def summary(
     import arviz as az
     import xarray as xr
 
-    posterior = fit.posterior  # raises for a point estimate
-    interval = check_fraction(interval, "interval")
+    posterior = fit.posterior if fit.intervals is None else fit.intervals.draws  # raises for a point estimate
+    own, interval = METHODS[fit.method], check_fraction(interval, "interval")
     asked, entries = check_names(rows, fit.row_names, "rows"), None
     columns = check_names(features, fit.feature_names, "features")
     if asked is None or columns is not None:
@@ -80,15 +80,15 @@ def summary(
         entries = _top_entries(fit) if columns is None else _all_entries(fit.rank, columns)
     read = for_intervals(fit)
     group = _draws_to_summarise(read, asked, entries)
-    chains = isinstance(posterior, Draws) and not METHODS[fit.method].resampled
+    chains = own.posterior == "draws" and not own.resampled
     with np.errstate(invalid="ignore", divide="ignore"):  # constant parameters have neither ESS nor R-hat
         table: Any = az.summary(
             xr.Dataset(group), kind="all_median" if chains else "stats_median", ci_kind="eti", ci_prob=interval
         )
-    if not isinstance(posterior, Draws):
+    if own.posterior != "draws":
         table.attrs |= {"uncertainty": kind_of_intervals(read), "note": source_of_intervals(read)}
-    table.attrs["cautions"] = [*(cautions := cautions_of(fit)), *cautions_of_model(fit)]
-    for caution in cautions:
+    table.attrs["cautions"] = [*cautions_of(fit), *cautions_of_model(fit)]
+    for caution in cautions_of(fit):
         warnings.warn(with_label(f"{fit.model} by {fit.method}", caution), ConvergenceWarning, stacklevel=3)
     return table
 

@@ -169,7 +169,9 @@ def test_a_printed_fit_says_what_its_intervals_are_and_samples_nothing():
     assert SAMPLED in repr(one)
     assert SAMPLED in repr(marked()[0])
     assert NARROW in repr(fit(intervals="mean_field"))
-    assert "no intervals: a point estimate>" in repr(bayesnmf.fit(COUNTS, rank=2, method="map", seed=0))
+    point = bayesnmf.fit(COUNTS, rank=2, method="map", seed=0)
+    assert "no intervals: a point estimate; fit.with_intervals('bootstrap') makes some>" in repr(point)
+    assert "no intervals: a point estimate>" in repr(point.project(COUNTS))
 
 
 def test_the_report_says_what_its_intervals_are(monkeypatch):

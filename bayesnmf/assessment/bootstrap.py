@@ -1,0 +1,150 @@
+"""Make replicates of the counts of a fit, fit each as the counts were, and keep their estimates.
+
+Parametric bootstrap (Efron & Tibshirani 1993, chapter 6): counts are drawn around the means of the fit with its noise,
+with the same cells missing, the same exposures and, where totals of rows are given, the same totals. Every replicate is
+fitted by the method of the fit with its options, priors and noise; what the fit had learned besides both sides is
+learned again (priors, effects of covariates, shapes of batches), but a dispersion is held. The components of each are
+matched one to one to those of the fit, and have their sums.
+
+Fits start near the estimate, not at it: a zero, or what a sparse prior has brought near to it, would stay there. On
+200 × 96 Poisson counts, K = 5, 2,000 a row, 90 % intervals of the components by vi (50 replicates) held 0.63 of the
+truth from the estimate itself, and 0.78 from 2 % towards the mean, or from 10 %.
+
+Multinomial counts from those of each sample, as SigProfiler draws them, were tried and are not offered: they know no
+noise but their own. On such counts with nb2 noise of dispersion 0.05, intervals by map held 0.68 of the loadings, and
+0.83 with the noise of the fit; without overdispersion there was little between them (0.81 and 0.84).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayesnmf.assessment.replicates import replicate_of
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.suspicions import PACKAGE
+from bayesnmf.fitting.fit import run_once
+from bayesnmf.fitting.job import Job, ProgressReport
+from bayesnmf.fitting.many import fit_side_by_side, number_of_jobs, uninterrupted
+from bayesnmf.inference import alignment
+from bayesnmf.inference.status import FitWarning
+from bayesnmf.options import BLD, MAP, VI, Start
+from bayesnmf.priors.pair import movable_components
+from bayesnmf.priors.specification import on_simplex
+from bayesnmf.priors.values import attach_scale, component_sums, rows_to_shares
+from bayesnmf.results.checks import check_can_have, check_distribution
+from bayesnmf.results.estimates import Draws, Intervals
+from bayesnmf.results.record import FitRecord
+from bayesnmf.results.short_chain import fault_of_part, fault_of_size
+from bayesnmf.types import Array
+
+STREAM = 5  # of random numbers, beside those of the fit with the same seed
+NEAR = 0.02  # of the way from the estimate to the mean of its components, at which fits start
+LEAST = 8  # replicates, below which there are no intervals
+
+
+class Replicate(NamedTuple):
+    """Whether the fit of a replicate has converged, and its estimates, in the order of the fit and in float32."""
+
+    converged: bool
+    loadings: Array | None
+    components: Array | None
+    scale: Array | None
+    factors: Array | None
+
+
+def fault_of_bootstrap(fit: FitRecord, draws: int) -> str:
+    """Return why replicates of a fit cannot be fitted as it was, and the cure; "" if they can."""
+    if not isinstance(fit.options, MAP | VI | BLD):
+        cure = "fit by vi" if fit.method == "svi" else "read the intervals of its draws"
+        return f"the fit is by {fit.method}; {cure}"
+    if fault := fault_of_part(fit):
+        return f"{fault}; fit with fixed_components=" if fit.is_projected else fault
+    if not fit.counts.rows_held:
+        return "its counts are on disk; fit some of the rows in memory"
+    return fault_of_size(fit.counts, fit.rank, draws)
+
+
+def draws_of_bootstrap(
+    fit: FitRecord, number: tuple[int, int], seed: int, threads: int | None, report: ProgressReport
+) -> Intervals:
+    """Return the estimates of replicates of the counts of a fit.
+
+    Parameters
+    ----------
+    fit : FitRecord
+        Fit by map, vi or bld.
+    number : tuple of int
+        Number of replicates in second place, as for a chain.
+    seed : int
+        Seed of the replicates; one more replicate changes no other.
+    threads : int, optional
+        Number of fits at once, by default one for each core; the estimates do not depend on it.
+    report : callable
+        Progress report.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Ctrl-C stopped it before 8 fits had ended; of those that had, there are intervals, and a `FitWarning`.
+    ValueError
+        A fit whose counts have no distribution, or that cannot be repeated.
+    """
+    total = number[1]
+    check_can_have("bootstrap", fault_of_bootstrap(fit, total))
+    check_distribution(fit, "replicates of a bootstrap")
+    fit = _with_start(fit)
+    seeds = np.random.SeedSequence([seed, STREAM]).spawn(total)
+    jobs = number_of_jobs(threads, total, fit.options)
+    found, interrupted = fit_side_by_side(partial(_replicate, fit, seeds), total, jobs, (report, "bootstrap"))
+    if len(found) < min(total, LEAST):
+        raise KeyboardInterrupt
+    if interrupted:
+        text = f"its bootstrap was interrupted after {len(found)} of {total} replicates, of which its intervals are"
+        warnings.warn(text, FitWarning, skip_file_prefixes=(PACKAGE,))
+    done = [found[place] for place in sorted(found)]
+    sides = {name: [getattr(each, name) for each in done] for name in Draws.__dataclass_fields__}
+    draws = Draws(**{name: np.stack(parts)[None] for name, parts in sides.items() if parts[0] is not None})  # (1, R, …)
+    return Intervals("bootstrap", draws, unsettled=sum(not each.converged for each in done))
+
+
+def _with_start(fit: FitRecord) -> FitRecord:
+    """Return the fit with options for its replicates: one thread and one start, near its estimate."""
+    loadings, components = fit.multipliers or (fit.loadings, fit.components)
+    sums = component_sums(components)[:, None]
+    near = _towards(loadings, loadings.mean(axis=1, keepdims=True))
+    shares = rows_to_shares(components, sums[:, 0])
+    start: Any = near if fit.scale is None or fit.multipliers else attach_scale(near, fit.scale)
+    start = Start(start, sums * _towards(shares, shares.mean(axis=0)))
+    given: Any = fit.options
+    threads = {} if getattr(given, "device", "cpu") != "cpu" else {"threads": 1}
+    return replace(fit, options=replace(given, priors=fit.priors, start=start, restarts=1, **threads))
+
+
+def _towards(values: Array, mean: Array) -> Array:
+    return (1 - NEAR) * values + NEAR * mean
+
+
+def _replicate(fit: FitRecord, seeds: Sequence[np.random.SeedSequence], place: int, tick: ProgressReport) -> Replicate:
+    """Return the estimates of one replicate."""
+    drawn, own = (int(each) for each in seeds[place].generate_state(2, np.uint32))
+    left, right = (np.asarray(each, np.float64) for each in fit.mean_factors)
+    matrix = replicate_of(fit, (left, right), drawn, 1).astype(fit.counts.dtype, copy=False)
+    counts: Counts = fit.counts.with_matrix(matrix)
+    job = Job(counts, fit.model, fit.rank, fit.method, own, fit.options, tick, fit.noise)
+    found = uninterrupted(run_once(job))
+    movable = movable_components(fit.priors, fit.rank)
+    order = alignment.match_components(found.exposed_components, fit.exposed_components, movable)
+    loadings, components = found.loadings[:, order], found.components[order]
+    if not on_simplex(fit.priors.components):  # a scale that priors alone determine, and fits approach slowly
+        sums = component_sums(components)
+        unit = np.divide(component_sums(fit.components), sums, out=np.ones(fit.rank), where=sums > 0)
+        loadings, components = loadings / unit, components * unit[:, None]
+    sides = loadings, components, found.scale, None if found.batch is None else found.batch.mean
+    kept = (None if each is None else each.astype(np.float32) for each in sides)
+    return Replicate(found.status.converged, *kept)
