@@ -38,6 +38,7 @@ def add(command: argparse.ArgumentParser) -> None:
     group.add_argument("--ranks", default="2-6,8,10", metavar="LIST",
                        help="numbers of components, such as 2-8 or 4,8,12 (default: %(default)s)")  # fmt: skip
     group.add_argument("--criterion", help="masked, heldout, stability or evidence (default: masked)")
+    group.add_argument("--resample", help="with stability: halves (of the rows, the default) or counts (of all rows)")
     group.add_argument("--noise", default="poisson", metavar="LIST",
                        help="noises to compare, comma-separated: poisson, nb1, nb2 (default: %(default)s)")  # fmt: skip
     group.add_argument("--method", help=f"one of {', '.join(METHODS)} (default: vi; smc with the evidence)")
@@ -76,8 +77,9 @@ def run(options: argparse.Namespace) -> int:
     from bayesnmf.studies.selection.selecting import select
 
     counts, _ = read_counts_of(options)
-    found = select(counts, models, ranks, chosen, noise=noises, criterion=criterion, seed=seed, options=settings,
-                   checkpoint=options.checkpoint, progress=not options.quiet, **read_around(options))  # fmt: skip
+    found = select(counts, models, ranks, chosen, noise=noises, criterion=criterion, resample=options.resample,
+                   seed=seed, options=settings, checkpoint=options.checkpoint, progress=not options.quiet,
+                   **read_around(options))  # fmt: skip
 
     def write() -> None:
         if "--table" in outputs:

@@ -17,14 +17,13 @@ COLUMNS = {
     "heldout": ("mean", "se", "held-out log-likelihood\nfor each count (nats)"),
     "masked": ("mean", "se", "log-likelihood of held-out cells\nfor each count (nats)"),
     "evidence": ("log_evidence", "se", "log evidence (nats)"),
-    "stability": ("least", "", "share of the halves of the rows in which\nthe least recurrent component comes back"),
+    "stability": ("least", "", "share of the {} in which\nthe least recurrent component comes back"),
 }
 LETTERS = 14  # of a title, in an inch
 UNITS = {
     "masked": "masks of cells",
     "heldout": "random splits of the counts",
     "evidence": "runs",
-    "stability": "halves of the rows",
 }
 
 
@@ -65,8 +64,9 @@ def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, f
     _mark_best(ax, selection, beside, column)
     ax.set_xticks(ranks)
     ax.set_xlabel("rank")
-    ax.set_ylabel(label)
-    lines = [f"by {selection.method}, {len(selection.scores)} {UNITS[selection.criterion]}"]
+    ax.set_ylabel(label.format(selection.resampled))
+    units = UNITS.get(selection.criterion, selection.resampled)
+    lines = [f"by {selection.method}, {len(selection.scores)} {units}"]
     lines += [caution.split(":")[0] for caution in selection.cautions[:1]]
     figure: Any = ax.figure
     width = int(LETTERS * ax.get_position().width * figure.get_figwidth())  # so that panels side by side have room

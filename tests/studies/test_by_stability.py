@@ -16,7 +16,7 @@ from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors, plots
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.inference.alignment import cosine
 from bayesnmf.studies.selection import by_stability
-from bayesnmf.studies.selection.by_stability import split_rows
+from bayesnmf.studies.selection.by_stability import draw_again, split_rows
 from bayesnmf.studies.selection.plan import SelectionPlan
 from bayesnmf.studies.selection.record import Candidate
 from bayesnmf.studies.stability.running import seed_of
@@ -41,6 +41,41 @@ def test_halves_share_no_row_and_differ():
     for one in kept:  # neither the first rows nor the last
         assert one not in (set(counts.row_names[: len(one)]), set(counts.row_names[-len(one) :]))
     assert len(split_rows(counts, 5, 3)) == 5
+
+
+def test_resampled_counts_vary_around_those_observed_as_poisson_counts_do():
+    counts = as_counts(np.repeat([[400, 0, 25]], 300, axis=0))
+    parts = [part.matrix.toarray() for part in draw_again(counts, 5, 3)]
+    drawn = np.concatenate(parts)
+    assert drawn[:, 1].max() == 0
+    np.testing.assert_allclose(
+        drawn[:, [0, 2]].mean(axis=0), [400, 25], rtol=0.02
+    )  # five standard errors: 0.65 %, 2.6 %
+    np.testing.assert_allclose(drawn[:, [0, 2]].var(axis=0), [400, 25], rtol=0.2)  # five standard errors: 18 %
+    assert len({part.tobytes() for part in parts}) == 5
+
+
+def test_a_component_of_few_rows_comes_back_in_resampled_counts_but_not_in_halves():
+    """One of three has counts in a single row, which half of the halves lack."""
+    rng = np.random.default_rng(0)
+    components = np.kron(np.eye(3), np.ones(3)) / 3
+    loadings = rng.gamma(1.0, 200.0, (24, 3)) * [1.0, 1.0, 0.0]
+    loadings[7, 2] = 2000.0
+    settings = {
+        "ranks": (3,),
+        "criterion": "stability",
+        "halves": 6,
+        "check": False,
+        "method": "map",
+        "options": MAP(tol=1e-3),
+    }
+    counts = rng.poisson(loadings @ components)
+    halves = bayesnmf.select(counts, **settings)
+    again = bayesnmf.select(counts, resample="counts", **settings)
+    assert halves.best is None
+    assert again.best.rank == 3
+    assert [each.table["recurrent"].item() for each in (halves, again)] == [2, 3]
+    assert "6 resampled counts" in repr(again)
 
 
 def test_stability_matches_fits_of_halves_of_the_rows():
@@ -99,6 +134,7 @@ def test_the_largest_rank_whose_components_all_come_back_is_best():
     index = pd.MultiIndex.from_product([["a", "b"], [2, 3, 4]], names=["model", "rank"])
     table = pd.DataFrame({"least": [1.0, 0.8, 0.79, 1.0, 0.9, 1.0], "empty": [0, 0, 0, 0, 0, 1]}, index=index)
     table["closeness"] = [0.9, 0.9, 0.9, 0.9, 0.95, 1.0]
+    table["recurrent"] = 1
     assert by_stability.largest_stable(table) == ("b", 3)  # its components are closer than those of model a
     assert by_stability.largest_stable(table[table["empty"] == 1]) is None
 

@@ -448,6 +448,8 @@ def test_ctrl_c_in_the_fit_that_is_checked_leaves_the_checks_out():
             {"criterion": "evidence", "splits": 3},
         ),
         ("halves needs criterion='stability'", {"halves": 3}),
+        ("resample needs criterion='stability'", {"resample": "counts"}),
+        ("resample must be one of 'halves', 'counts'", {"criterion": "stability", "resample": "rows"}),
         ("withhold must be", {"withhold": 1.0}),
         ("a proper prior for method='smc'", {"models": "poisson", "criterion": "evidence"}),
         ("criterion='stability' needs method='map'", {"criterion": "stability", "method": "gibbs"}),

@@ -1,4 +1,4 @@
-"""Rank numbers of components by stability: which components come back in other rows.
+"""Rank numbers of components by stability: which components come back in other rows, or in resampled counts.
 
 The rows are split at random in halves, again and again, and each half is fitted by itself. What sets a component apart
 is its deviation β_k − f from the frequencies f of the features in all counts. Components of a half are matched one to
@@ -11,6 +11,11 @@ to all counts does, from its own counts: from random starts, components that are
 fit ends in another mode. An excess in the variance of single cells is not shared by two halves of the rows either,
 unlike by two parts of one cell's counts. Cosines of the components themselves have no chance level: components that
 have most of their profile in common come back whatever they are.
+
+A component that few rows have can be lost in a half of them, although it is as sure as any other. With
+`resample="counts"` all rows stay, and each count is drawn again from a Poisson distribution around it, as programs for
+mutational signatures do. Such counts share an excess of single cells with those that were observed, so that what they
+ask is less: could chance in these rows have made the component?
 """
 
 from __future__ import annotations
@@ -19,8 +24,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.splitting import with_data
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport
@@ -28,7 +35,7 @@ from bayesnmf.fitting.many import fit_side_by_side, number_of_jobs, uninterrupte
 from bayesnmf.priors.pair import movable_components
 from bayesnmf.priors.values import component_sums, rows_to_shares
 from bayesnmf.studies.selection.plan import SelectionPlan
-from bayesnmf.studies.selection.record import CLOSE, COMES_BACK, Candidate
+from bayesnmf.studies.selection.record import CLOSE, COMES_BACK, UNIT, Candidate
 from bayesnmf.studies.selection.result import Selection
 from bayesnmf.studies.stability.grouping import Found, match_found
 from bayesnmf.studies.stability.running import Runs, seed_of, with_one_thread
@@ -64,6 +71,7 @@ class Recurrence(NamedTuple):
         return {
             "least": float((self.cosines > CLOSE).mean(axis=0).min()),
             "closeness": float(self.cosines.mean(axis=0).min()),
+            "recurrent": int(((self.cosines > CLOSE).mean(axis=0) >= COMES_BACK).sum()),
             "empty": self.empty,
             "fits": self.fits,
             "converged": self.converged,
@@ -71,16 +79,17 @@ class Recurrence(NamedTuple):
 
 
 def by_stability(plan: SelectionPlan) -> Selection:
-    """Fit every candidate to all rows and to halves of them; after Ctrl-C, compare those that are done."""
+    """Fit every candidate to all counts and to parts or draws of them; after Ctrl-C, compare those that are done."""
     import pandas as pd
 
-    parts = split_rows(plan.counts, plan.halves, plan.seed)
+    draw = {"halves": split_rows, "counts": draw_again}[plan.resample]
+    parts = draw(plan.counts, plan.halves, plan.seed)
     (found,), scored, interrupted = plan.score_all([parts], 1, plan.candidates, partial(_recurrence, plan))
     index = pd.MultiIndex.from_tuples(scored, names=["model", "rank"])
     table = pd.DataFrame([each.line for each in found], index=index)
     scores = pd.DataFrame(np.stack([each.cosines.min(axis=1) for each in found], axis=1), columns=index)
     return Selection(
-        table, scores.rename_axis("half"), largest_stable(table), plan.method, plan.keep, interrupted,
+        table, scores.rename_axis(UNIT[plan.resample]), largest_stable(table), plan.method, plan.keep, interrupted,
         criterion="stability",
     )  # fmt: skip
 
@@ -92,6 +101,17 @@ def split_rows(counts: Counts, halves: int, seed: int) -> list[Counts]:
         order = np.random.default_rng([seed, SPLITS, number]).permutation(n)
         parts += [counts.apart(np.sort(order[: n // 2])), counts.apart(np.sort(order[n // 2 :]))]
     return parts[:halves]
+
+
+def draw_again(counts: Counts, number: int, seed: int) -> list[Counts]:
+    """Return counts of the same rows, each drawn from a Poisson distribution whose mean is the observed count."""
+    rows = np.arange(counts.shape[0])
+
+    def drawn(rng: np.random.Generator, matrix: csr_array) -> csr_array:
+        return with_data(matrix, rng.poisson(matrix.data))
+
+    rngs = (np.random.default_rng([seed, SPLITS, part]) for part in range(number))
+    return [counts.apart(rows, partial(drawn, rng)) for rng in rngs]
 
 
 def _recurrence(plan: SelectionPlan, parts: list[Counts], candidate: Candidate, seed: int) -> Recurrence:

@@ -24,7 +24,7 @@ def _why_none(found: SelectionRecord) -> str:
     if found.criterion == "stability":
         return (
             f"no rank is stable: at none of those tried do all components have counts and come back in at least "
-            f"{COMES_BACK:.0%} of the halves of the rows; try smaller ranks, or criterion='heldout'"
+            f"{COMES_BACK:.0%} of the {found.resampled}; try smaller ranks, or criterion='heldout'"
         )
     unknown = found.table.index[found.table["could_win"]]
     listed = ", ".join(f"{model} {rank}" for model, rank in unknown)
@@ -103,8 +103,8 @@ def _unstable_between(found: SelectionRecord) -> list[str]:
     close = table.index[near & (table.index >= best.rank)]
     if len(close):
         told.append(
-            f"another seed may name another rank: the shares of {halves} halves in which rank {_listed(close)} comes "
-            f"back are within one standard error ({error:.0%}) of {COMES_BACK:.0%}; raise halves"
+            f"another seed may name another rank: the shares of {halves} {found.resampled} in which rank "
+            f"{_listed(close)} comes back are within one standard error ({error:.0%}) of {COMES_BACK:.0%}; raise halves"
         )
     return told
 

@@ -13,15 +13,16 @@ from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.noise import POISSON, Noise, Quasi
 from bayesnmf.studies.selection.masks import FOLDS
-from bayesnmf.studies.selection.record import word_of
+from bayesnmf.studies.selection.record import UNIT, word_of
 from bayesnmf.studies.stability.checks import check_has_objective
 
-DEFAULTS: dict[str, Any] = {"splits": None, "keep": 0.8, "withhold": 0.2, "halves": 10}
+DEFAULTS: dict[str, Any] = {"splits": None, "keep": 0.8, "withhold": 0.2, "halves": 10, "resample": "halves"}
 SPLITS = 3
 FEWEST_HALVES = 5  # fewer cannot show a share of 80 % that is not 100 %
 FEWEST_RUNS = 4  # fewer do not show their spread: logs with sd 3 seem to agree in 26 % of pairs, and 5 % of fours
 OWN = {
-    "masked": ("splits",), "heldout": ("splits", "keep", "withhold"), "evidence": (), "stability": ("halves",)
+    "masked": ("splits",), "heldout": ("splits", "keep", "withhold"), "evidence": (),
+    "stability": ("halves", "resample"),
 }  # fmt: skip
 METHOD = {"masked": "vi", "heldout": "vi", "evidence": "smc", "stability": "vi"}
 
@@ -139,6 +140,7 @@ def check_settings_of(criterion: str, given: dict[str, Any]) -> dict[str, Any]:
         check_count(settings["splits"], "splits", most=FOLDS if criterion == "masked" else 2**63 - 1)
     settings["splits"] = settings["splits"] or (0 if criterion == "masked" else SPLITS)
     settings["halves"] = check_count(settings["halves"], "halves", minimum=FEWEST_HALVES)
+    check_choice(settings["resample"], "resample", UNIT)
     settings["keep"] = check_fraction(settings["keep"], "keep")
     if settings["withhold"] != 0:
         settings["withhold"] = check_fraction(settings["withhold"], "withhold")

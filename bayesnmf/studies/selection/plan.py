@@ -35,7 +35,9 @@ class SelectionPlan:
     keep, withhold : float
         Probability with which a count is a training count, and share of the rows to withhold.
     halves : int
-        Number of halves of the rows.
+        Number of halves of the rows, or of resampled counts.
+    resample : {"halves", "counts"}
+        What stability asks the components to come back in.
     noises : list of Noise
         Noises that every candidate is fitted with.
     seeds : Seeds or None
@@ -54,6 +56,7 @@ class SelectionPlan:
     keep: float
     withhold: float
     halves: int
+    resample: str = "halves"
     noises: list[Noise] = field(default_factory=lambda: [POISSON])
     seeds: Seeds | None = None
     covariates: Covariates | None = None

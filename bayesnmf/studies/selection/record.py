@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CLOSE = 0.75  # cosine of deviations above which a component comes back
+UNIT = {"halves": "half", "counts": "resampled"}  # name of the index of the scores, by what is resampled
 COMES_BACK = 0.8  # least share of the halves in which every component of a stable rank comes back
 SCORED = ("heldout", "masked")  # criteria whose scores have a standard error over rows
 
@@ -43,10 +44,11 @@ class SelectionRecord:
         those that converged. With "masked": the same of held-out cells, with all terms of the log-probability, and
         chi_squared. With "evidence": log_evidence, se (infinite if unknown), known, at_least, spread, rungs, could_win,
         difference, difference_se, probability. With "stability": least (share of the halves in which the least
-        recurrent component comes back), closeness, empty, fits, converged.
+        recurrent component comes back), closeness, recurrent (number of components that come back in 80 % of them),
+        empty, fits, converged.
     scores : DataFrame
         Scores by split and candidate with "heldout" and "masked", estimates by run and candidate with "evidence", least
-        cosines by half of the rows with "stability".
+        cosines by half of the rows, or by resampled counts, with "stability".
     best : Candidate or None
         Candidate that the criterion prefers; None while one that could win is unknown, or if none qualifies.
     method : str
@@ -76,6 +78,11 @@ class SelectionRecord:
     def place(self, candidate: Any) -> tuple[Any, ...]:
         """Return where a candidate with the best noise is in the table."""
         return candidate if self.table.index.nlevels == 2 else (word_of(self.noise), *candidate)
+
+    @property
+    def resampled(self) -> str:
+        """What components come back in, with "stability"."""
+        return "resampled counts" if self.scores.index.name == UNIT["counts"] else "halves of the rows"
 
     @property
     def one_standard_error(self) -> Candidate | None:

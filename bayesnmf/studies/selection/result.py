@@ -30,11 +30,11 @@ NOTES = {
         "a variational bound; the number is then a lower limit",
     ],
     "stability": [
-        "every half of the rows is fitted by itself; come back: share of the halves in which the least recurrent "
-        f"component is found again: what sets it apart from the overall frequencies, with a cosine above {CLOSE}",
+        "each of them is fitted by itself; come back: share of them in which the least recurrent component is found "
+        f"again: what sets it apart from the overall frequencies, with a cosine above {CLOSE}",
         "closeness: mean cosine of the component that is matched worst; empty: number of components without counts",
         "best: the largest rank at which all components have counts and come back in at least "
-        f"{COMES_BACK:.0%} of the halves",
+        f"{COMES_BACK:.0%} of them; recurrent: number of components that do",
     ],
 }
 
@@ -131,6 +131,8 @@ def _stability(found: SelectionRecord) -> tuple[str, Line, list[Line]]:
     each: Any
     for each in found.table.itertuples():
         cells.append(
-            [f"{each.least:.0%}", f"{each.closeness:.3f}", str(each.empty), f"{each.converged} of {each.fits}"]
-        )
-    return f"by {found.method}, {halves} halves of the rows", ["come back", "closeness", "empty", "converged"], cells
+            [f"{each.least:.0%}", str(each.recurrent), f"{each.closeness:.3f}", str(each.empty),
+             f"{each.converged} of {each.fits}"]
+        )  # fmt: skip
+    headings = ["come back", "recurrent", "closeness", "empty", "converged"]
+    return f"by {found.method}, {halves} {found.resampled}", headings, cells

@@ -66,6 +66,7 @@ def select(
     keep: float | None = None,
     withhold: float | None = None,
     halves: int | None = None,
+    resample: Literal["halves", "counts"] | None = None,
     check: bool = True,
     seed: int = 0,
     options: Options | None = None,
@@ -100,6 +101,9 @@ def select(
         With "heldout": probability that a count is a training count, 0.8; share of the rows that are withheld, 0.2.
     halves : int, optional
         With "stability", the number of random halves of the rows, by default 10; each candidate is fitted to each.
+    resample : {"halves", "counts"}, optional
+        With "stability", whether components are to come back in halves of the rows (the default), or in counts of all
+        rows that are drawn again around those observed, as components of few rows do.
     check : bool
         Whether to fit the best candidate to all counts and to warn if the model is misfitted (`Selection.checks`).
     seed, options : int; MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
@@ -118,7 +122,7 @@ def select(
     """
     candidates, kept, seed = _candidates(models, ranks), as_checkpoint(checkpoint), check_count(seed, "seed", minimum=0)
     check_flag(check, "check")
-    given = {"splits": splits, "keep": keep, "withhold": withhold, "halves": halves}
+    given = {"splits": splits, "keep": keep, "withhold": withhold, "halves": halves, "resample": resample}
     with progress_context(progress) as report, warnings.catch_warnings(), keep_each_fit(kept):
         data = with_batch(open_counts(counts, "float64", told=report), batch, counts)
         data = with_exposures(data, row_exposure, feature_exposure)
