@@ -82,28 +82,25 @@ def select(
     ----------
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
         Whole-number counts; in memory for "evidence", whose particles have loadings of all rows each.
-    models : iterable of str
-        Names of models, as for `bayesnmf.fit`.
-    ranks : iterable of int
-        Numbers of components, by default 2, 3, 4, 5, 6, 8 and 10.
+    models, ranks : iterables of str and of int
+        Names of models, as for `bayesnmf.fit`, and numbers of components.
     method : str, optional
         Method of the fits: "vi" by default, and "smc" with "evidence".
     noise : str, Noise or an iterable of them
-        Noise of the fits, as for `bayesnmf.fit`, or several to compare, with "masked" alone.
+        Noise of the fits, as for `bayesnmf.fit`, or with "masked" several to compare.
     criterion : {"masked", "heldout", "evidence", "stability"}, optional
-        Modules of `bayesnmf.studies.selection` describe each. "masked", the default: log-likelihood of cells held
-        out as missing (`masked`). "heldout": that of held-out counts (`held_out`). "evidence": probability of the
-        counts, for small data (`by_evidence`). "stability": the largest rank whose components come back in other rows
-        (`by_stability`).
+        Of modules of `bayesnmf.studies.selection`. "masked", the default: log-likelihood of cells held out as missing;
+        "heldout": that of held-out counts (`held_out`); "evidence": probability of the counts, for small data
+        (`by_evidence`); "stability": the largest rank whose components return (`by_stability`).
     splits : int, optional
         With "masked" and "heldout", the number of masks (splits), each with its own fits: 5 (large counts: 2), and 3.
     keep, withhold : float, optional
         With "heldout": probability that a count is a training count, 0.8; share of the rows that are withheld, 0.2.
     halves : int, optional
-        With "stability", the number of random halves of the rows, by default 10; each candidate is fitted to each.
+        With "stability", the number of halves, or of drawn counts, by default 10; each candidate is fitted to each.
     resample : {"halves", "counts"}, optional
-        With "stability", whether components are to come back in halves of the rows (the default), or in counts of all
-        rows that are drawn again around those observed, as components of few rows do.
+        With "stability", components are to return in random halves of the rows, the default, or in counts of all rows
+        that are drawn again around those observed, as components of few rows do.
     check : bool
         Whether to fit the best candidate to all counts and to warn if the model is misfitted (`Selection.checks`).
     seed, options : int; MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
