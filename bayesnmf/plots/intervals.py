@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from bayesnmf.assessment.response_tables import LinearResponse
-from bayesnmf.checks import check_fraction, check_names
+from bayesnmf.checks import check_choice, check_fraction, check_names
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.plots.checks import check_fits_and_responses, check_same_unit
 from bayesnmf.plots.style import (
@@ -19,13 +20,18 @@ from bayesnmf.plots.style import (
     grid_shape,
     hide_frame,
     hide_spare,
+    leading,
     looks_of_fits,
     make_panels,
     share_legend,
     shorten,
 )
-from bayesnmf.plots.summaries import Interval, has_proportions, match_fits, named_medians, named_sources, summarise
+from bayesnmf.plots.summaries import Interval, has_proportions, match_fits, named_medians, named_sources, summarise_rows
+from bayesnmf.results.topic_model import to_topic_model
 from bayesnmf.types import Array
+
+MOST = 20  # components whose names have room in a panel, unless more are asked for
+WORDS = {"loadings": "Loadings", "shares": "Shares", "counts": "Expected counts"}
 
 
 def loadings_intervals(
@@ -33,6 +39,8 @@ def loadings_intervals(
     rows: Iterable[Any],
     interval: float = 0.9,
     *,
+    n: int | None = None,
+    values: Literal["loadings", "shares", "counts"] = "loadings",
     reference: str | None = None,
     axes: Any = None,
     figsize: tuple[float, float] | None = None,
@@ -41,9 +49,9 @@ def loadings_intervals(
 
     A point estimate has no interval, unless a bootstrap has made one. Loadings are counts under Gamma priors (on the
     scale on which components sum to 1; per unit of exposure if there are exposures), and proportions under Dirichlet
-    priors; the two cannot be drawn together. Quantiles are those of the draws for gibbs and nuts, those of
-    `bayesnmf.linear_response` if one is given, and else those of the draws beside the estimate, or for vi of q
-    (`Fit.with_intervals`); the legend says which.
+    priors; the two cannot be drawn together, but their shares and expected counts can. Quantiles are those of the draws
+    for gibbs and nuts, those of `bayesnmf.linear_response` if one is given, and else those of the draws beside the
+    estimate, or for vi of q (`Fit.with_intervals`); the legend says which.
 
     Parameters
     ----------
@@ -53,6 +61,13 @@ def loadings_intervals(
         Names in ``fit.row_names``, compared as text, or a single name.
     interval : float
         Probability inside the interval; the rest is split equally between both ends.
+    n : int, optional
+        Number of components in each panel, by default at most 20: those with the largest mean share of the rows that
+        are shown, by the reference. The axis says how many there are.
+    values : {"loadings", "shares", "counts"}
+        Loadings; the share of each component in the expected counts of a row, as in ``fit.shares()``, with means in
+        place of medians; or these expected counts, which are loadings times exposures, or proportions times the
+        expected total of the row, whose own uncertainty is left out.
     reference : str, optional
         Label of the fit that determines the order; by default the first.
     axes : array of Axes, optional
@@ -68,31 +83,41 @@ def loadings_intervals(
     fits, responses = check_fits_and_responses(fits)
     reference, orders = match_fits(fits, reference)
     check_fraction(interval, "interval")
-    check_same_unit({label: has_proportions(fit) for label, fit in fits.items()})
+    if check_choice(values, "values", WORDS) == "loadings":
+        check_same_unit({label: has_proportions(fit) for label, fit in fits.items()})
     places = {label: _places(fit, rows) for label, fit in fits.items()}
-    names = fits[reference].row_names[places[reference]]
-    rank = fits[reference].rank
-    width = float(np.clip(0.13 * rank * len(fits) + 1.0, 3.0, 9.0))
-    shape = grid_shape(len(names), width)
-    grid, figure = make_panels(shape if axes is None else (1, len(names)), (width * shape[1], 2.7 * shape[0] + 0.8),
-                          figsize, axes)  # fmt: skip
-    chosen = hide_spare(grid, len(names))
+    target, of_rows = fits[reference], places[reference]
+    shown = leading(to_topic_model(target).proportions[of_rows].mean(axis=0), n, MOST)
+    grid, figure = _panels(len(of_rows), len(shown) * max(0.13 * len(fits), 0.17) + 1.0, figsize, axes)
     for turn, (label, look) in enumerate(looks_of_fits(fits).items()):
-        found = summarise(fits[label], "loadings", (places[label][:, None], orders[label][None, :]), interval,
-                          responses.get(label))  # fmt: skip
+        found = summarise_rows(fits[label], places[label], orders[label][shown], interval, values, responses.get(label))
         offset = (turn - (len(fits) - 1) / 2) * 0.7 / len(fits)
-        for i, ax in enumerate(chosen):
+        for i, ax in enumerate(grid):
             _draw(ax, found, i, (f"{label}{found.kind}", look), offset)
-    unit = "proportion" if has_proportions(fits[reference]) else "counts"
-    unit += " per unit of exposure" if unit == "counts" and fits[reference].counts.exposed else ""
-    _dress(chosen, names, fits[reference], unit)
+    _dress(grid, of_rows, target, shown, _label(target, values))
     if figure is not None:
         named = named_sources({label: fit for label, fit in fits.items() if label not in responses}, figure)
-        figure.suptitle(
-            f"Loadings: {named_medians(fits)} and central {100 * interval:g} % interval{named}", fontsize=10
-        )
-    share_legend(chosen, figure)
-    return chosen
+        middle = named_medians(fits).replace("median", "mean" if values == "shares" else "median")
+        title = f"{WORDS[values]}: {middle} and central {100 * interval:g} % interval{named}"
+        figure.suptitle(title, fontsize=10)
+    share_legend(grid, figure)
+    return grid
+
+
+def _panels(number: int, width: float, figsize: Any, axes: Any) -> tuple[Array, Figure | None]:
+    width = float(np.clip(width, 3.0, 9.0))
+    shape = grid_shape(number, width)
+    grid, figure = make_panels(shape if axes is None else (1, number), (width * shape[1], 2.7 * shape[0] + 0.8),
+                          figsize, axes)  # fmt: skip
+    return hide_spare(grid, number), figure
+
+
+def _label(fit: Fit, values: str) -> str:
+    """Return what the numbers on the axis are."""
+    if values != "loadings":
+        return {"shares": "share of the row's counts", "counts": "expected counts"}[values]
+    unit = "proportion" if has_proportions(fit) else "counts"
+    return f"loading ({unit}{' per unit of exposure' if unit == 'counts' and fit.counts.exposed else ''})"
 
 
 def _places(fit: Fit, rows: Iterable[Any]) -> Array:
@@ -108,18 +133,19 @@ def _draw(ax: Axes, found: Interval, row: int, named: tuple[str, Look], offset: 
     ax.plot(places, found.middle[row], look.marker, color=look.colour, markersize=4, linestyle="none", label=label)
 
 
-def _dress(axes: Array, names: Array, fit: Fit, unit: str) -> None:
-    rank, named = fit.rank, fit.component_names is not None
-    for name, ax in zip(names, axes, strict=True):
+def _dress(axes: Array, rows: Array, fit: Fit, shown: Array, label: str) -> None:
+    number, named = len(shown), fit.component_names is not None
+    among = "" if number == fit.rank else f" (the leading {number} of {fit.rank})"
+    for name, ax in zip(fit.row_names[rows], axes, strict=True):
         ax.set_title(called(name, "row"), fontsize=10)
         slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if named else {}
-        ax.set_xticks(np.arange(rank), [shorten(label, 16) for label in fit.component_labels], **slanted)
-        ax.set_xticks(np.arange(1, rank) - 0.5, minor=True)
+        ax.set_xticks(np.arange(number), [shorten(fit.component_labels[k], 16) for k in shown], **slanted)
+        ax.set_xticks(np.arange(1, number) - 0.5, minor=True)
         ax.grid(axis="x", which="minor", color="0.9", linewidth=0.8)
         ax.tick_params(axis="x", which="both", length=0)
         ax.tick_params(labelsize=SMALL)
-        ax.set_xlim(-0.5, rank - 0.5)
+        ax.set_xlim(-0.5, number - 0.5)
         ax.set_ylim(bottom=-0.03 * ax.get_ylim()[1])  # room for markers at 0
-        ax.set_xlabel("component", fontsize=9)
-        ax.set_ylabel(f"loading ({unit})", fontsize=9)
+        ax.set_xlabel(f"component{among}", fontsize=9)
+        ax.set_ylabel(label, fontsize=9)
         hide_frame(ax)

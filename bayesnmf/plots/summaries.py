@@ -15,6 +15,7 @@ from bayesnmf.inference import alignment
 from bayesnmf.options import METHODS
 from bayesnmf.plots.checks import check_matchable
 from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals
+from bayesnmf.results.shares import shares_of
 from bayesnmf.types import Array
 
 Side = Literal["loadings", "components"]
@@ -38,6 +39,12 @@ class Interval(NamedTuple):
     low: Array | None
     high: Array | None
     kind: str = KINDS["point"]
+
+    def times(self, factor: Array) -> Interval:
+        """Return all numbers, multiplied."""
+        if self.low is None or self.high is None:
+            return Interval(self.middle * factor, None, None, self.kind)
+        return Interval(self.middle * factor, self.low * factor, self.high * factor, self.kind)
 
 
 def match_fits(fits: Mapping[str, Fit], reference: str | None) -> tuple[str, dict[str, Array]]:
@@ -83,6 +90,33 @@ def summarise(fit: Fit, side: Side, at: tuple[Array, Array], interval: float, re
         return Interval(getattr(fit, side)[at] * unit, None, None)
     low, middle, high = found * unit
     return Interval(middle, low, high, KINDS[kind_of_intervals(read) if response is None else response.kind])
+
+
+def summarise_rows(
+    fit: Fit, rows: Array, order: Array, interval: float, values: str = "loadings", response: Any = None
+) -> Interval:
+    """Return middle and central interval of the loadings, shares or expected counts of some rows, (rows, K).
+
+    Middles of shares are means, others medians.
+    """
+    if values != "shares":
+        found = summarise(fit, "loadings", (rows[:, None], order[None, :]), interval, response)
+        return found if values == "loadings" else found.times(_counts_of_loadings(fit)[np.ix_(rows, order)])
+    if response is None:
+        share, low, high = (each[:, order] for each in shares_of(fit, rows, interval).values())
+        kind = KINDS[kind_of_intervals(for_intervals(fit))]
+        return Interval(share, None, None) if np.isnan(low).all() else Interval(share, low, high, kind)
+    table = response.proportions(fit.row_names[rows], interval)
+    middle, low, high = (table[name].to_numpy().reshape(len(rows), -1)[:, order] for name in ("mean", "lower", "upper"))
+    return Interval(middle, low, high, KINDS[response.kind])
+
+
+def _counts_of_loadings(fit: Fit) -> Array:
+    """Return what loadings of components that sum to 1 are multiplied by to be expected counts, (n, K)."""
+    sums = fit.loadings.sum(axis=1, dtype=np.float64)
+    of_rows = fit.expected_loadings.sum(axis=1, dtype=np.float64) / np.where(sums > 0, sums, 1.0)
+    exposed: Array = fit.exposed_components.sum(axis=1, dtype=np.float64) / component_sums(fit)
+    return of_rows[:, None] * exposed
 
 
 def summarise_sums(fit: Fit, order: Array, members: list[list[int]], interval: float) -> Interval:

@@ -290,4 +290,7 @@ def test_plots_name_the_kind_of_interval(fit: Any, response: Any) -> None:
     assert texts == ["q (mean field)", "wide (linear response)"]
     single = bayesnmf.plots.loadings_intervals(response, ["s0"])
     assert len(single) == 1
+    (shares,) = bayesnmf.plots.loadings_intervals(response, ["s0"], values="shares")
+    ends = [line[:, 1] for line in shares.collections[0].get_segments()]
+    np.testing.assert_allclose(ends, response.proportions(["s0"])[["lower", "upper"]])
     plt.close("all")

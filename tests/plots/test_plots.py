@@ -306,6 +306,57 @@ def test_loadings_carry_the_sum_of_gamma_components():
     np.testing.assert_allclose(fitted_means, fitted.loadings[0] @ fitted.components)
 
 
+def points_of(ax, label):
+    (points,) = [line for line in ax.lines if line.get_label().startswith(label)]
+    return points.get_ydata()
+
+
+def test_shares_are_those_of_the_table_whatever_the_unit_of_loadings():
+    both = {"vi": fit(), "d": fit("dirichlet_gamma")}
+    for label, ax in zip([4, 7], plots.loadings_intervals(both, [4, 7], values="shares"), strict=True):
+        assert ax.get_ylabel() == "share of the row's counts"
+        orders = {"vi": np.arange(RANK), "d": alignment.match_components(both["d"].components, both["vi"].components)}
+        for name, order in orders.items():
+            table = both[name].shares([label]).iloc[order]
+            np.testing.assert_allclose(points_of(ax, name), table["share"])
+    np.testing.assert_allclose(lines_of(ax, COLOURS["vi"])[:, :, 1], both["vi"].shares([7])[["low", "high"]])
+    (point,) = plots.loadings_intervals(fit(method="map"), [4], values="shares")
+    np.testing.assert_allclose(points_of(point, "map"), bayesnmf.to_topic_model(fit(method="map")).proportions[4])
+
+
+@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson", "dirichlet_gamma"])
+def test_counts_are_what_the_rows_are_expected_to_have(model):
+    exposure = {} if model == "dirichlet_poisson" else {"row_exposure": np.linspace(0.5, 2, ROWS)}
+    options = bayesnmf.MAP(start="svd", max_iter=5, tol=0, kkt_tol=0, threads=1)
+    point = bayesnmf.fit(simulate(), model, RANK, "map", seed=3, options=options, **exposure)
+    (ax,) = plots.loadings_intervals(point, [4], values="counts")
+    topics = bayesnmf.to_topic_model(point)
+    np.testing.assert_allclose(points_of(ax, "map"), topics.proportions[4] * topics.totals[4])
+    assert ax.get_ylabel() == "expected counts"
+    (own,) = plots.loadings_intervals(fit(model), [4])
+    (counts,) = plots.loadings_intervals(fit(model), [4], values="counts")
+    ratio = lines_of(counts, COLOURS["vi"])[:, :, 1] / lines_of(own, COLOURS["vi"])[:, :, 1]
+    total = 1.0 if model == "gamma_poisson" else bayesnmf.to_topic_model(fit(model)).totals[4]
+    np.testing.assert_allclose(ratio, total, rtol=1e-9)  # of ends of intervals
+
+
+def test_the_leading_components_of_the_rows_are_drawn():
+    rank = 30
+    counts = np.random.default_rng(0).poisson(np.linspace(1, 30, rank), (4, rank))
+    counts[0] = counts[0, ::-1]
+    options = bayesnmf.MAP(max_iter=1, tol=0, kkt_tol=0, threads=1)
+    fitted = bayesnmf.fit(counts, rank=rank, method="map", fixed_components=np.eye(rank), options=options, seed=0)
+    shares = bayesnmf.to_topic_model(fitted).proportions
+    for rows, n, number in (([0], None, 20), ([1, 2], 3, 3), ([0, 1], 99, rank)):
+        ax = plots.loadings_intervals(fitted, rows, n=n)[0]
+        largest = np.sort(np.argsort(-shares[rows].mean(axis=0))[:number])
+        assert [text.get_text() for text in ax.get_xticklabels()] == [str(k) for k in largest]
+        np.testing.assert_allclose(points_of(ax, "map"), fitted.loadings[rows[0], largest])
+        assert ax.get_xlabel() == ("component" if number == rank else f"component (the leading {number} of {rank})")
+    with pytest.raises(ValueError, match="values must be one of 'loadings', 'shares', 'counts': found 'share'"):
+        plots.loadings_intervals(fitted, [0], values="share")
+
+
 def test_each_kind_of_objective_has_its_panel(fits):
     both = {**fits, "vi again": fits["vi"]}
     axes = plots.objectives(both)
