@@ -59,3 +59,13 @@ def test_a_result_shows_in_a_notebook_what_it_prints(name):
         assert note in text
     assert all(call in html for call in card.calls)
     assert card.calls
+
+
+def test_a_fit_shows_what_it_prints_and_its_leading_features():
+    found = small_fit().rename({0: "<i>first</i>"})
+    html = found._repr_html_()
+    assert "<i>" not in html
+    for line in repr(found).removeprefix("<bayesnmf.Fit ").splitlines():
+        assert line.strip().rstrip(">").removeprefix("caution: ") in unescape(html)
+    for names in found.top_features(6).to_numpy().T:
+        assert ", ".join(names) in unescape(html)

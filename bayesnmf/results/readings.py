@@ -1,0 +1,154 @@
+"""What is read from a fit: methods of `bayesnmf.Fit` that need no further fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bayesnmf.results import allocations as allocations_of_fits
+from bayesnmf.results import (
+    annotation,
+    effects,
+    expected,
+    leading,
+    markers,
+    replication,
+    several,
+    shares,
+    summary,
+)
+from bayesnmf.results import draws as draws_of_fits
+from bayesnmf.results.batch_factors import batch_factors
+from bayesnmf.results.dispersion import Dispersion, dispersion
+from bayesnmf.results.estimates import Draws
+from bayesnmf.results.record import FitRecord
+from bayesnmf.types import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+
+class Readings(FitRecord):
+    """Record of a fit, with methods that read tables, draws and files from it."""
+
+    def matrices(self, interval: float = 0.9) -> pd.DataFrame:
+        """Return the share of each matrix in each component; see `bayesnmf.results.several.shares_of_matrices`."""
+        return several.shares_of_matrices(self, interval)
+
+    def expected(
+        self, rows: Iterable[Any] | None = None, features: Iterable[Any] | None = None, interval: float = 0.9
+    ) -> pd.DataFrame:
+        """Return expected counts with intervals, of missing cells too; see `bayesnmf.results.expected.expected`."""
+        return expected.expected(self, rows, features, interval)
+
+    def effects(self, interval: float = 0.9) -> pd.DataFrame:
+        """Return the effects of covariates on each component, a row for each component and term, with intervals.
+
+        Columns are ``effect``, on the log scale of loadings (of concentrations under dirichlet_poisson and
+        dirichlet_gamma) and in the units of the covariates, ``low`` and ``high``, ``sd`` and ``lfsr``, the smaller of
+        the probabilities that it is at least 0 and at most 0. The intercept is the logarithm of the counts of the
+        component that are expected where all covariates are 0, or of its concentration. ``attrs`` has the scale, what
+        the intervals are, and cautions. Raises ValueError for a fit without covariates.
+        """
+        return effects.effects(self, interval)
+
+    def predicted_shares(self, covariates: Any, interval: float = 0.9) -> pd.DataFrame:
+        """Return the share of each component in the counts that are expected of rows with these covariates.
+
+        `covariates` has a row for each, with the columns that the fit had. The table has a row for each of them and
+        each component: ``share``, ``low`` and ``high``, always between 0 and 1. Raises ValueError for a fit without
+        covariates, missing values, and categories that no fitted row has.
+        """
+        return effects.predicted_shares(self, covariates, interval)
+
+    def sample_posterior(self, draws: int | None = None, *, chains: int | None = None, seed: int = 0) -> Draws:
+        """Return draws from q, by default 4 × 1000, or the draws of gibbs and nuts, evenly thinned to `draws`.
+
+        Raises AttributeError for a point estimate, and ValueError for more draws than available or than 2 GiB.
+        """
+        return draws_of_fits.sample_posterior(self, draws, chains, seed)
+
+    def sample_posterior_predictive(
+        self, draws: int = 100, *, seed: int = 0, rows: Iterable[Any] | None = None
+    ) -> Array:
+        """Return replicated counts, (draws, rows, m), whole numbers, for the rows with the given names (default: all).
+
+        They have the noise of the fit, with its dispersion. Row totals are drawn too, except under dirichlet_poisson,
+        where they are given.
+        """
+        return replication.sample_posterior_predictive(self, draws, seed, rows)
+
+    def dispersion(self) -> Dispersion:
+        """Return how much the counts vary around the means of the fit: 1 if as much as Poisson counts.
+
+        There is one value for all cells, with a standard error, and tables of rows and features. Around the means of a
+        fit with quasi-Poisson noise, whose priors weigh more, it is larger. Raises ValueError if there are as many
+        parameters as cells.
+        """
+        return dispersion(self)
+
+    def batch_factors(self, interval: float = 0.9) -> pd.DataFrame:
+        """Return mean, lower and upper of the factor of each batch and feature; `bayesnmf.results.batch_factors`."""
+        return batch_factors(self, interval)
+
+    def allocations(self, rows: Iterable[Any] | None = None) -> Array:
+        """Return expected allocations S_ikj, (rows, K, m), in counts; their sum over components equals the counts.
+
+        `rows` are names, by default all. The allocations are S* of the decomposition under bld, those at the modes
+        under map, those at the optimum of q (exp E log) under vi and svi, and the mean over up to 200 draws
+        under gibbs and nuts. Raises ValueError for unknown rows or more than 2 GiB.
+        """
+        return allocations_of_fits.allocations(self, rows)
+
+    def to_anndata(self, adata: Any = None, *, key_added: str = "bayesnmf", seed: int = 0) -> Any:
+        """Write the fit into the AnnData object that was fitted, or into a new one, and return it.
+
+        ``obsm["X_" + key_added]`` has the expected share of each component in each row's counts, (n, K), and
+        ``obsm["X_" + key_added + "_sd"]`` its posterior standard deviation, over up to 200 draws made with `seed`;
+        ``varm[key_added]`` the components, (m, K); ``uns[key_added]`` the settings. Raises ValueError for other rows.
+        """
+        return annotation.to_anndata(self, adata, key_added, seed)
+
+    def to_datatree(self, draws: int | None = None, chains: int | None = None, **selection: Any) -> xr.DataTree:
+        """Return an ArviZ `DataTree` of the fit; see `bayesnmf.results.datatree.Contents` for the keywords."""
+        from bayesnmf.results.datatree import to_datatree
+
+        return to_datatree(self, draws, chains, **selection)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fit, with its settings and counts, to a NetCDF file (`.nc`) or a Zarr store (`.zarr`)."""
+        from bayesnmf.results.storage import save
+
+        save(self, path)
+
+    def summary(
+        self, rows: Iterable[Any] | None = None, features: Iterable[Any] | None = None, interval: float = 0.9
+    ) -> pd.DataFrame:
+        """Return medians and central intervals of some parameters; see `bayesnmf.results.summary.summary`."""
+        return summary.summary(self, rows, features, interval)
+
+    def top_features(self, n: int = 10, order: str = "lift") -> pd.DataFrame:
+        """Return the names of the `n` leading features of each component, one column per component.
+
+        By "lift", features that are common in the component and rarer in the others, share × log(share / mean share);
+        "weight", by share; "next" or "rest": see `bayesnmf.results.markers.leading_features`.
+        """
+        return markers.top_features(self, n, order)
+
+    def top_rows(self, n: int = 10, interval: float = 0.9) -> pd.DataFrame:
+        """Return the rows that show each component best, with intervals; see `bayesnmf.results.shares.top_rows`."""
+        return shares.top_rows(self, n, interval)
+
+    def shares(self, rows: Iterable[Any] | None = None, interval: float = 0.9) -> pd.DataFrame:
+        """Return the share of each component in the expected counts of rows; see `bayesnmf.results.shares.shares`."""
+        return shares.shares(self, rows, interval)
+
+    def leading_components(self, order: str = "lift") -> pd.DataFrame:
+        """Return the leading component of each row, the usual assignment, with its share of the row and its lift.
+
+        By "lift", that of the largest share × log(share / mean share over rows) leads; by "share", that of the largest
+        share, which may be one that all rows have; see `bayesnmf.results.leading.leading_components`.
+        """
+        return leading.leading_components(self, order)
