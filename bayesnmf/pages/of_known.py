@@ -21,9 +21,11 @@ def known_components(fit: Fit, known: Match) -> Section:
         other = "" if each["closest"] == each["reference"] else f"{each['closest']} ({each['closest cosine']:.2f})"
         rows.append([titles[each["component"]], str(each["reference"]), f"{each['cosine']:.2f}{ends}", other])
     text = [
-        f"Each is matched to another one of the catalogue. {COSINES}",
+        f"Components are matched one to one to those of the catalogue. {COSINES}",
         *([ENDS] if "low" in known.table else []),
         *([f"Without a match: {', '.join(titles[k] for k in known.unmatched)}."] if len(known.unmatched) else []),
         f"{len(known.leftover):,} of the catalogue are left over.",
     ]
-    return Section("Known components", text, tables=[Table(["component", "known as", "cosine", "closer"], rows)])
+    return Section(
+        "Known components", text, tables=[Table(["component", "known as", "cosine", "closest, if another"], rows)]
+    )
