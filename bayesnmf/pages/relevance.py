@@ -45,7 +45,7 @@ def frequencies(model: TopicModel, sizes: Array) -> Array:
 def leading(shares: Array, frequency: Array) -> Leading:
     """Return the features that are among the first `SHOWN` of a component, with shares (m,), at any setting of λ."""
     order = np.argsort(-shares, kind="stable")
-    order = order[shares[order] > 0]
+    order = order[(shares[order] > 0) & (frequency[order] > 0)]  # none of a component without counts
     weight = np.log(shares[order])
     both = (weight, weight - np.log(frequency[order]))
     whole = Leading(order, *(np.rint(UNIT * each).astype(np.int64) for each in both))

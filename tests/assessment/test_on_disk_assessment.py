@@ -57,6 +57,13 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson"])
+def test_shares_of_components_are_those_in_memory(blocks, model):
+    one, two = both(blocks, model, intervals="mean_field")
+    np.testing.assert_allclose(one.shares(), two.shares(), rtol=1e-9)
+    assert one.top_rows()["row"].tolist() == two.top_rows()["row"].tolist()
+
+
 @pytest.mark.parametrize(("model", "options", "exposure"), CASES)
 def test_bounds_are_those_in_memory(blocks, model, options, exposure):
     """To rounding; other draws of a block would move the mean by far more."""

@@ -93,6 +93,13 @@ def test_fewer_features_than_are_shown_are_all_candidates():
     assert found.features[found.order(0)].tolist() == [0, 2]
 
 
+def test_features_of_a_component_without_counts_alone_are_left_out():
+    found = leading(np.array([0.5, 0.25, 0.25]), np.array([0.0, 0.5, 0.5]))
+    assert found.features.tolist() == [1, 2]
+    assert found.lift.tolist() == [round(UNIT * np.log(0.5))] * 2
+    assert leading(np.array([1.0, 0.0]), np.array([0.0, 1.0])).order(LEVELS).tolist() == []
+
+
 @smallfits.quietly
 def test_frequencies_are_those_of_expected_counts():
     fit = smallfits.fit(method="map")
