@@ -18,6 +18,7 @@ import benchmarks.__main__
 from benchmarks import (
     anchors,
     blocks,
+    bootstrap,
     chains,
     data,
     draws,
@@ -444,6 +445,21 @@ def test_scores_against_seconds_go_on_and_have_the_smaller_seconds(tmp_path, mon
     for tool, (kept,) in found.items():
         mine = [row for row in rows if row["tool"] == tool]
         assert kept == {"length": 1, "score": mine[0]["score"], "seconds": min(row["seconds"] for row in mine)}
+
+
+def test_bootstraps_are_measured_once(tmp_path, monkeypatch, capsys):
+    for name, number in (("ROWS", 20), ("FEATURES", 12), ("RANK", 2)):
+        monkeypatch.setattr(bootstrap, name, number)
+    given = ["--cases", "poisson", "nb2", "--seeds", "0", "--draws", "8", "--chain", "8", "--keep", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", ["bootstrap", *given])
+    bootstrap.main()
+    printed = capsys.readouterr().out
+    assert [line.split(" | ")[1] for line in printed.splitlines() if line.startswith("| nb2")] == list(
+        bootstrap.ways(8, 8)
+    )
+    monkeypatch.setattr(bootstrap, "run", None)
+    bootstrap.main()
+    assert capsys.readouterr().out == printed
 
 
 def test_a_score_is_passed_by_the_quickest_fit_that_has_it():
