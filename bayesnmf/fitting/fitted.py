@@ -77,6 +77,8 @@ class Fit(Readings):
         Distribution of the counts around their means, with the dispersion that was estimated.
     batch : FittedBatches or None
         Factors of batches (`batch_factors`): names, shape of the prior, and means (B, m).
+    reference : Reference or None
+        Of a projection: the ``fit`` it was projected onto, and ``totals`` of the rows as given. It is not in files.
     """
 
     def __repr__(self) -> str:

@@ -39,7 +39,7 @@ from bayesnmf.priors.pair import replace_sides
 from bayesnmf.priors.specification import MODELS, PARAMETER, stated_components
 from bayesnmf.priors.values import separate_scale, stack_values
 from bayesnmf.results.estimates import Draws
-from bayesnmf.results.record import HELD, FitRecord
+from bayesnmf.results.record import HELD, FitRecord, Reference
 from bayesnmf.types import Array
 
 MAX_ITER, TOL = 2000, 1e-8
@@ -94,7 +94,8 @@ def project(
     check_count(seed, "seed", minimum=0)
     if covariates is None and fit.priors.loadings.has_effects and is_annotated(counts):  # type: ignore[union-attr]
         covariates = counts.obs
-    data = of_features(_opened(counts, (observed, missing), (layer, feature_labels), fit.counts.dtype), fit.counts)
+    given, reference = _opened(counts, (observed, missing), (layer, feature_labels), fit.counts.dtype), fit
+    data = of_features(given, fit.counts)
     data = with_known_batch(with_exposures(data, row_exposure), batch, fit.counts.batch, counts)
     check_total(data)
     check_new_exposure(fit.counts, data)
@@ -115,6 +116,7 @@ def project(
     if prior.has_effects:  # what is left of it is the prior of these rows
         result = replace(result, priors=replace_sides(fit.priors, loadings=prior.of_new_rows(fit.loadings)))
     more: Any = {"component_names": fit.component_names, "batch": factors}
+    more["reference"] = Reference(reference, given.row_totals)
     return replace(result, counts=data, noise=noise, seconds=time.perf_counter() - started, **more)
 
 

@@ -32,13 +32,18 @@ def leading_components(fit: FitRecord, order: str = "lift") -> pd.DataFrame:
 
     By "lift", the component leads that says most of how the row differs from the mean row; by "share", that of the
     largest share. Of equal ones the larger share leads, then the first. ``component`` is categorical, and missing in
-    rows without counts. ``lift`` is the share over the mean share of the component in all rows.
+    rows without counts. ``lift`` is the share over the mean share of the component in all rows, of a projection in
+    those of the fit that it was projected onto.
     """
     import pandas as pd
 
     check_choice(order, "order", ORDERS)
     shares, counted = to_topic_model(fit).proportions, fit.counts.row_totals > 0
-    first, lifts = leading_of(shares, counted, order), lifts_of(shares, counted)
+    mean = mean_shares(shares, counted)
+    if fit.reference is not None:
+        own = fit.reference.fit
+        mean = mean_shares(to_topic_model(own).proportions, own.counts.row_totals > 0)
+    first, lifts = _leading(shares, mean, order), shares / mean
     labels: Any = fit.component_labels
     codes, rows = np.where(counted, first, -1).astype(np.intp), np.arange(len(shares))
     columns = {
@@ -49,18 +54,22 @@ def leading_components(fit: FitRecord, order: str = "lift") -> pd.DataFrame:
     return pd.DataFrame(columns, index=pd.Index(fit.row_names, name="row"))
 
 
-def leading_of(shares: Array, counted: Array, order: str = "lift") -> Array:
+def leading_of(shares: Array, counted: Array) -> Array:
     """Return the position of the leading component of each row, given shares (n, K) and which rows have counts."""
-    lifts = lifts_of(shares, counted)
+    return _leading(shares, mean_shares(shares, counted), "lift")
+
+
+def _leading(shares: Array, mean: Array, order: str) -> Array:
+    lifts = shares / mean
     score = shares if order == "share" else xlogy(shares, np.where(lifts > 0, lifts, 1.0))
     first: Array = _is_largest(np.where(_is_largest(score), shares, -1.0)).argmax(axis=1)
     return first
 
 
-def lifts_of(shares: Array, counted: Array) -> Array:
-    """Return shares (n, K) over their means in rows with counts; 0 for a component that none of these has."""
+def mean_shares(shares: Array, counted: Array) -> Array:
+    """Return the mean share of each component in rows with counts, (K,); infinite if none of these has it."""
     mean = shares[counted].mean(axis=0) if counted.any() else np.ones(shares.shape[1])
-    return shares / np.where(mean > 0, mean, np.inf)
+    return np.where(mean > 0, mean, np.inf)
 
 
 def _is_largest(values: Array) -> Array:

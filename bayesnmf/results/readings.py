@@ -11,6 +11,7 @@ from bayesnmf.results import (
     annotation,
     effects,
     expected,
+    explained,
     leading,
     markers,
     replication,
@@ -144,6 +145,14 @@ class Readings(FitRecord):
     def shares(self, rows: Iterable[Any] | None = None, interval: float = 0.9) -> pd.DataFrame:
         """Return the share of each component in the expected counts of rows; see `bayesnmf.results.shares.shares`."""
         return shares.shares(self, rows, interval)
+
+    def explained(self, level: float = 0.05) -> pd.DataFrame:
+        """Return how much of each projected row the reference explains, and whether the row is of its kind.
+
+        A row is of its kind if at least a share of `level` of the reference's own rows differ as much from what it
+        explains; see `bayesnmf.results.explained.explained`.
+        """
+        return explained.explained(self, level)
 
     def leading_components(self, order: str = "lift") -> pd.DataFrame:
         """Return the leading component of each row, the usual assignment, with its share of the row and its lift.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -24,6 +24,13 @@ from bayesnmf.types import Array
 HELD = "components_held"  # diagnostic of fits of new rows
 OF_MATRIX = "share_of_matrix"  # diagnostic of one of several matrices of a fit: its share of the counts of its rows
 LEARNED = "dispersion_learned"  # diagnostic of fits whose dispersion was not given
+
+
+class Reference(NamedTuple):
+    """The fit that new rows were projected onto, and the totals of these rows with all features given, (n,)."""
+
+    fit: FitRecord
+    totals: Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,6 +64,7 @@ class FitRecord:
     noise: Noise = POISSON
     estimate: Point | VariationalPosterior | Draws = field(default_factory=Point)
     batch: FittedBatches | None = None
+    reference: Reference | None = None  # of a projection; not in files
 
     @property
     def posterior(self) -> VariationalPosterior | Draws:
