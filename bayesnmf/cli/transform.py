@@ -49,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
     from bayesnmf.cli.reading import read_batch, read_counts_of, read_covariates, read_exposures
     from bayesnmf.cli.writing import about_fit, finish, write_table
+    from bayesnmf.data.suspicions import warn_of_empty_rows
     from bayesnmf.fitting.loading import load
     from bayesnmf.results.thinning import loadings_table
 
@@ -57,6 +58,7 @@ def run(options: argparse.Namespace) -> int:
     covariates = read_covariates(options) if options.covariates or fit.priors.loadings.has_effects else None  # type: ignore[union-attr]
     more = {"covariates": covariates, "batch": read_batch(options), "seed": seed}
     found = fit.project(counts, **read_exposures(options, ("row",)), **more)
+    warn_of_empty_rows(found.counts)
 
     def write() -> None:
         if out.suffix in (".nc", ".zarr"):

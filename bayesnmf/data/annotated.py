@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from bayesnmf.checks import shown
 from bayesnmf.data.sidecars import names_with_identifiers
+
+RAW = 'pass the raw counts, such as adata.layers["counts"] or adata.raw'
+WORDS = ("count", "raw", "umi")  # in names of layers that are looked at first
+ROWS_LOOKED_AT = 100
 
 
 def is_annotated(x: Any) -> bool:
@@ -33,11 +38,47 @@ def chosen_layer(adata: Any, name: str, layer: str | None) -> Any:
     if layer is not None and layer not in layers:
         there = ", ".join(repr(each) for each in layers if each is not None) or "none"
         raise ValueError(f"layer must be one of the layers of {name}: found {shown(layer)}; there are {there}")
-    wanted = "counts" if layer is None and "counts" in layers else layer
+    wanted = _layer_read(layers, layer)
     values = adata.X if wanted is None else layers[wanted]
     if values is None:
         raise ValueError(f"{name} has neither X nor layers['counts']; store the counts in one of them")
     return values
+
+
+def _layer_read(layers: Any, layer: str | None) -> str | None:
+    return "counts" if layer is None and "counts" in layers else layer
+
+
+def where_raw_counts_are(x: Any, layer: str | None = None) -> str:
+    """Return what to pass in place of numbers that are no counts: of AnnData, the first place with whole numbers."""
+    if not is_annotated(x):
+        return RAW
+    adata = x if hasattr(x, "layers") else getattr(x, "_adata", x)  # that of adata.raw
+    layers = getattr(adata, "layers", {})
+    used = _layer_read(layers, layer) if adata is x else None
+    names = sorted((each for each in layers if each not in (None, used)), key=_is_named_otherwise)
+    for name in names:
+        if _has_whole_numbers(layers[name]):
+            return f"pass the raw counts: layers[{name!r}] has them (layer={name!r})"
+    if adata is x and _has_whole_numbers(getattr(getattr(x, "raw", None), "X", None)):
+        return "pass the raw counts: .raw has them (adata.raw)"
+    if (used is not None or adata is not x) and _has_whole_numbers(adata.X):
+        return "pass the raw counts: X has them (adata.X)"
+    return "pass the raw counts, which are in none of its layers and not in .raw"
+
+
+def _is_named_otherwise(layer: str) -> bool:
+    return not any(word in layer.lower() for word in WORDS)
+
+
+def _has_whole_numbers(values: Any) -> bool:
+    """Return whether the first rows are whole numbers, none negative and some above 0."""
+    if values is None:
+        return False
+    block: Any = values[:ROWS_LOOKED_AT]
+    block = block.compute() if hasattr(block, "compute") else block
+    data = np.asarray(block.tocsr().data if issparse(block) else block)  # type: ignore[attr-defined]
+    return bool(data.size and data.min() >= 0 and data.max() > 0 and np.array_equal(data, np.floor(data)))
 
 
 def labels_of(adata: Any, name: str, column: str | None) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,14 @@ from numpy.typing import DTypeLike
 from scipy.sparse import coo_array, csr_array, issparse
 
 from bayesnmf.checks import has_mask, is_counted
-from bayesnmf.data.annotated import is_annotated, labels_of, values_of
+from bayesnmf.data.annotated import is_annotated, labels_of, values_of, where_raw_counts_are
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import is_frame, split_labels
 from bayesnmf.data.long_tables import MOST_COLUMNS, header_of_features, warn_of_long
 from bayesnmf.data.mutations import read_types
 from bayesnmf.data.sparse import check_sparse
 from bayesnmf.data.suspicions import warn_of_data, warn_of_mutation_types_in_rows, warn_of_names, warn_of_scale
+from bayesnmf.data.texts import check_no_texts
 
 LARGEST_INTEGER = 2.0**53
 _FORMS = "pass an array, a sparse matrix, a DataFrame or an AnnData object"
@@ -68,7 +70,7 @@ def as_counts(
     if isinstance(x, Counts) and layer is None and feature_labels is None:
         return x if x.dtype == dtype else x.with_matrix(canonical(x.matrix, dtype))
     counts = convert(x, name, dtype, share, layer, feature_labels)
-    warn_of_all(counts)
+    warn_of_all(counts, x, layer)
     if (
         not isinstance(x, np.ndarray)
         and (header := header_of_features(x)) is not None
@@ -81,14 +83,14 @@ def as_counts(
     return counts
 
 
-def warn_of_all(counts: Counts) -> None:
-    """Give the warnings of `as_counts`."""
+def warn_of_all(counts: Counts, source: Any = None, layer: str | None = None) -> None:
+    """Give the warnings of `as_counts`; an AnnData object as their source is looked at for raw counts."""
     if not is_counted(counts.row_names):
         warn_of_mutation_types_in_rows(counts.row_names, counts.feature_names)
     if counts.shape[1] <= MOST_COLUMNS:
         warn_of_long(counts)
     warn_of_names(counts)
-    warn_of_scale(counts)
+    warn_of_scale(counts, partial(where_raw_counts_are, source, layer))
 
 
 def check_in_memory(x: Any, name: str) -> None:
@@ -134,13 +136,11 @@ def convert(
     feature_labels: str | None = None,
 ) -> Counts:
     """Return what `as_counts` returns for anything but Counts, without its warnings."""
-    if isinstance(x, np.ndarray) and layer is None and feature_labels is None:
+    if isinstance(x, np.ndarray) and x.dtype.kind in "biufc" and layer is None and feature_labels is None:
         values, row_names, feature_names = x, None, None
     else:
         values, row_names, feature_names = _split_names(x, name, layer, feature_labels)
-    sparse = _checked(values, name) if issparse(values) else _sparse_from_dense(values, name)
-    matrix = canonical(sparse, dtype)
-    _check_values(matrix, name)
+    matrix = matrix_of(values, name, dtype, partial(where_raw_counts_are, x, layer))
     n, m = matrix.shape
     if not share:
         _own_arrays(matrix, values)
@@ -149,6 +149,14 @@ def convert(
         np.arange(n) if row_names is None else row_names,
         np.arange(m) if feature_names is None else feature_names,
     )
+
+
+def matrix_of(values: Any, name: str, dtype: np.dtype, cure: Callable[[], str]) -> csr_array:
+    """Return the canonical matrix of values without labels; refuse what is no counts, and say where counts are."""
+    sparse = _checked(values, name) if issparse(values) else _sparse_from_dense(values, name)
+    matrix = canonical(sparse, dtype)
+    _check_values(matrix, name, cure)
+    return matrix
 
 
 def check_integer_counts(counts: Counts, why: str, cure: str) -> None:
@@ -181,6 +189,7 @@ def _split_names(
         if value is not None:
             raise TypeError(f"{argument} needs {name} in an AnnData object: found {type(x).__name__}; leave it out")
     values, row_names, feature_names = split_labels(x)
+    check_no_texts(values, name)
     return _frame_values(values, name) if is_frame(values) else values, row_names, feature_names
 
 
@@ -271,7 +280,7 @@ def _own_arrays(matrix: csr_array, given: Any) -> None:
             setattr(matrix, part, ours.copy())
 
 
-def _check_values(matrix: csr_array, name: str) -> None:
+def _check_values(matrix: csr_array, name: str, cure: Callable[[], str]) -> None:
     data = matrix.data
     if data.size == 0 or (data.min() >= 0 and np.isfinite(data.max())):  # NaN fails the first comparison
         return
@@ -282,7 +291,7 @@ def _check_values(matrix: csr_array, name: str) -> None:
             "missing='nan' to fit"
         )
     where = _found(matrix, int(np.argmax(data < 0)))
-    raise ValueError(f"{name} must be nonnegative: found {where}; pass raw counts, not scaled or corrected ones")
+    raise ValueError(f"{name} must be nonnegative: found {where}, as in scaled or corrected data; {cure()}")
 
 
 def _found(matrix: csr_array, position: int) -> str:

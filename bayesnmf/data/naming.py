@@ -209,6 +209,8 @@ def check_distinct(names: np.ndarray, name: str) -> None:
 
 
 def _checked(given: Any, name: str, old: np.ndarray) -> np.ndarray:
+    if hasattr(given, "get_feature_names_out"):  # CountVectorizer, or a Pipeline of it
+        given = given.get_feature_names_out()
     if isinstance(given, str | bytes) or not hasattr(given, "__len__"):
         raise TypeError(f"{name} must be a list or array of names: found {shown(given)}; give one name for each")
     what = {"row_names": "rows", "feature_names": "features"}.get(name, name)

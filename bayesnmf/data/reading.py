@@ -10,12 +10,14 @@ import os
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bayesnmf.checks import check_choice, check_flag, check_path
+from bayesnmf.data.annotated import is_annotated, where_raw_counts_are
 from bayesnmf.data.called import MAKERS, mutations_listed_in
 from bayesnmf.data.conversion import convert
 from bayesnmf.data.counts import Counts, DataWarning
@@ -125,6 +127,7 @@ def _read(
     except TypeError as error:
         raise ValueError(str(error)) from error
     header = header_of_features(values) if kind.is_table else None
+    source = values if is_annotated(values) else None
     del values  # before the counts are copied
     counts, shown_by_names = add_names_beside(counts, path, suffix) if kind.nameless else (counts, None)
     if shown_by_names is None:
@@ -135,7 +138,7 @@ def _read(
     if _is_to_turn(path, shown_by_names, transpose):
         counts = Counts(counts.matrix.T.tocsr(), counts.feature_names, counts.row_names)
     warn_of_names(counts)
-    warn_of_scale(counts)
+    warn_of_scale(counts, partial(where_raw_counts_are, source, layer))
     return counts
 
 

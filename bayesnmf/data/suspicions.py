@@ -23,6 +23,7 @@ MOST_ROWS = 1000  # rows examined first, which exclude most matrices
 SMALLEST_TOTAL = 1e4  # of a power of ten that rounded rows add up to
 LARGEST_LOG = 30.0  # natural logarithm of the largest plausible count
 EQUAL = 1e-3  # relative tolerance, since numbers in files are rounded
+OF_TEXTS = "pass those of CountVectorizer, since the model itself accounts for frequent words"
 
 
 def warn_of_data(message: str) -> None:
@@ -41,24 +42,39 @@ def warn_of_mutation_types_in_rows(row_names: np.ndarray, feature_names: np.ndar
         )
 
 
-def warn_of_normalised(counts: Counts) -> bool:
+def warn_of_empty_rows(counts: Counts) -> None:
+    """Warn about new rows without a count, whose loadings say nothing of them."""
+    empty = np.count_nonzero(counts.row_totals == 0)
+    if empty:
+        warn_of_data(
+            f"{empty:,} of {counts.shape[0]:,} rows have no count of a feature of the fit, as texts without a known "
+            "word: their loadings are those that the prior gives any such row; leave them out"
+        )
+
+
+def warn_of_normalised(counts: Counts, cure: Callable[[], str]) -> bool:
     """Warn about counts whose rows all have the same sum or norm, directly or before rounding or taking logarithms.
 
-    Return whether nothing is left to be told.
+    Warn about TF-IDF weights, too. Return whether nothing is left to be told.
     """
-    raw = 'pass the raw counts, such as adata.layers["counts"] or adata.raw'
     if counts.is_integer:
-        _warn_of_rounded(counts, raw)
+        _warn_of_rounded(counts, cure)
+        return True
+    if _are_tf_idf(counts):
+        warn_of_data(f"counts look like TF-IDF weights, which are no counts of words; {OF_TEXTS}")
         return True
     if norm := _common_sum(counts, np.square):
         if abs(norm - 1) <= EQUAL and not _common_sum(counts, np.asarray):  # else the same numbers in each row
-            warn_of_data(f"counts look normalised: they are not whole numbers, and every row has the norm 1; {raw}")
+            warn_of_data(
+                "counts look normalised: they are not whole numbers, and every row has the norm 1, as those of TF-IDF "
+                f"weights; {cure()}; of texts, {OF_TEXTS}"
+            )
         return True
     logs = ((np.e, "exp(x) - 1"), (2.0, "2**x - 1"), (10.0, "10**x - 1"))
     if total := _common_sum(counts, np.asarray):
         warn_of_data(
-            f"counts look normalised: they are not whole numbers, and every row adds up to {total:,.6g}; {raw}, since "
-            "the models account for the row totals"
+            f"counts look normalised: they are not whole numbers, and every row adds up to {total:,.6g}; {cure()}, "
+            "since the models account for the row totals"
         )
         return True
     largest = counts.matrix.data.max()
@@ -68,20 +84,36 @@ def warn_of_normalised(counts: Counts) -> bool:
         if total := _common_sum(counts, partial(_undone, log_base)):
             warn_of_data(
                 f"counts look log-normalised: they are not whole numbers, and {inverse} adds up to {total:,.6g} in "
-                f"every row; {raw}"
+                f"every row; {cure()}"
             )
             return True
     return False
 
 
-def _warn_of_rounded(counts: Counts, raw: str) -> None:
+def _are_tf_idf(counts: Counts) -> bool:
+    """Return whether the smallest number of nearly each column is the weight of a word that occurs in as many rows.
+
+    That is, 1 plus the logarithm of n / d, or of (1 + n) / (1 + d), for d of n rows: the weight of one occurrence.
+    """
+    columns, data = counts.matrix.indices, counts.matrix.data
+    rows, used = counts.shape[0], np.bincount(columns, minlength=counts.shape[1])
+    least = np.full(counts.shape[1], np.inf)
+    np.minimum.at(least, columns, data)
+    least, used = least[used > 0], used[used > 0]
+    if len(used) < FEWEST_LINES or np.all(least == least[0]):
+        return False
+    weights = (np.log(rows / used) + 1.0, np.log((1.0 + rows) / (1.0 + used)) + 1.0)
+    return any(np.mean(np.abs(least - each) <= EQUAL * each) >= SHARE for each in weights)
+
+
+def _warn_of_rounded(counts: Counts, cure: Callable[[], str]) -> None:
     """Warn if whole numbers add up to a little less or more than a power of ten in every row."""
     sums = counts.row_totals[counts.row_totals > 0]
     if len(sums) < FEWEST_ROWS or not sums.max() < np.inf:
         return
     power = 10.0 ** np.rint(np.log10(sums[0]))
     if power >= SMALLEST_TOTAL and sums.min() < power < sums.max() and np.all(np.abs(sums / power - 1) <= EQUAL):
-        warn_of_data(f"counts look normalised and rounded: every row adds up to about {power:,.6g}; {raw}")
+        warn_of_data(f"counts look normalised and rounded: every row adds up to about {power:,.6g}; {cure()}")
 
 
 def _undone(log_base: float, logs: np.ndarray) -> np.ndarray:
@@ -163,15 +195,14 @@ TRANSFORMS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def warn_of_scale(counts: Counts) -> None:
-    """Warn about counts that were normalised, rescaled or transformed."""
-    if not warn_of_normalised(counts):
-        warn_of_rescaled(counts)
+def warn_of_scale(counts: Counts, cure: Callable[[], str]) -> None:
+    """Warn about counts that were normalised, rescaled or transformed; `cure` says where raw counts are."""
+    if not warn_of_normalised(counts, cure):
+        warn_of_rescaled(counts, cure)
 
 
-def warn_of_rescaled(counts: Counts) -> None:
+def warn_of_rescaled(counts: Counts, cure: Callable[[], str]) -> None:
     """Warn if fractional counts are whole multiples of another number in each row or column, at once or transformed."""
-    cure = 'pass the raw counts, such as adata.layers["counts"] or adata.raw, since the models account for depth'
     rows, columns = (_lines(matrix) for matrix in (counts.matrix, counts.matrix[: 10 * MOST_LINES].T.tocsr()))
     every = np.concatenate(rows)
     if not every.size or _are_multiples(every, LARGEST_RATIO * MOST_LINES):  # of one number, as halves are
@@ -179,14 +210,22 @@ def warn_of_rescaled(counts: Counts) -> None:
     for lines, side in ((rows, "row"), (columns, "column")):
         if _are_scaled(lines):
             warn_of_data(
-                f"counts look rescaled: they are not whole numbers, but multiples of one in each {side}; {cure}"
+                f"counts look rescaled: they are not whole numbers, but multiples of one in each {side}"
+                f"{', as TF-IDF weights are' if side == 'column' else ''}; {cure()}, since the models account for depth"
             )
             return
     for inverse, function in TRANSFORMS.items():
+        found = np.unique(function(every[every <= LARGEST_LOG]))
+        if every.max() <= LARGEST_LOG and len(found) >= FEWEST_LINES and _are_near_whole(found):
+            warn_of_data(
+                f"counts look transformed: they are not whole numbers, but {inverse} gives whole numbers, which may be "
+                f"the counts; {cure()}"
+            )
+            return
         if (every.max() <= LARGEST_LOG or inverse == "x**2") and _are_scaled([function(line) for line in rows]):
             warn_of_data(
                 f"counts look transformed: they are not whole numbers, but {inverse} gives multiples of one number in "
-                f"each row; {cure}"
+                f"each row; {cure()}, since the models account for depth"
             )
             return
 
@@ -209,7 +248,11 @@ def _are_scaled(lines: list[Array]) -> bool:
 
 def _are_whole(ratios: Array, largest: float = LARGEST_RATIO) -> bool:
     chosen = ratios[ratios <= largest]
-    return any(np.all(np.abs(j * chosen - np.rint(j * chosen)) <= NEAR) for j in range(1, MOST_UNITS + 1))
+    return any(_are_near_whole(j * chosen) for j in range(1, MOST_UNITS + 1))
+
+
+def _are_near_whole(values: Array) -> bool:
+    return bool(np.all(np.abs(values - np.rint(values)) <= NEAR))
 
 
 def _are_multiples(values: Array, largest: float) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from bayesnmf.data.conversion import is_several
 
@@ -16,6 +17,17 @@ def check_one_matrix(X: Any) -> None:
             "X must be one matrix, as scikit-learn takes rows of it: found several by name; use bayesnmf.fit and its "
             "transform, or put them side by side"
         )
+
+
+def check_not_negative(values: Any) -> Any:
+    """Return an array or a sparse matrix; refuse negative numbers in the words that scikit-learn looks for."""
+    data: Any = values.data if issparse(values) else values  # type: ignore[attr-defined]
+    if data.size and data.min() < 0:
+        raise ValueError(
+            f"Negative values in data passed to X: found {data.min():g}, as in scaled or corrected data; pass the raw "
+            "counts"
+        )
+    return values
 
 
 def check_streamed(estimator: Any) -> None:

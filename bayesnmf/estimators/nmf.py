@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayesnmf.assessment.scoring import MOST_SCORE_DRAWS, SCORE_DRAWS, background, for_thinned, score
 from bayesnmf.checks import check_choice
+from bayesnmf.data.annotated import is_annotated
 from bayesnmf.data.blocks.opening import as_table, features_of, may_be_on_disk, open_counts
 from bayesnmf.data.checks import check_complete, check_missing_word
 from bayesnmf.data.conversion import check_in_memory, check_unmasked, convert, warn_of_all
@@ -26,8 +27,15 @@ from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import check_distinct, in_feature_order, with_names
 from bayesnmf.data.seeds import seeds_of
 from bayesnmf.data.splitting import completed
-from bayesnmf.data.suspicions import warn_of_data
-from bayesnmf.estimators.checks import check_no_generator, check_one_matrix, check_options_given, check_streamed
+from bayesnmf.data.suspicions import warn_of_data, warn_of_empty_rows
+from bayesnmf.data.texts import check_no_texts
+from bayesnmf.estimators.checks import (
+    check_no_generator,
+    check_not_negative,
+    check_one_matrix,
+    check_options_given,
+    check_streamed,
+)
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.streaming import MinibatchVI
@@ -167,7 +175,9 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         After a fit with covariates or batches, those of these rows are needed.
         """
-        return self._projected(self._counts(X), covariates=covariates, batch=batch).loadings
+        found = self._projected(self._counts(X), covariates=covariates, batch=batch)
+        warn_of_empty_rows(found.counts)
+        return found.loadings
 
     def inverse_transform(self, X: Any) -> Array:
         """Return loadings X, (n, K), times the components, (n, m): expected counts, or their shares under LDA.
@@ -223,6 +233,14 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         named = seeds_of(self.seeds)
         return names if named is None else np.array([*named.sets, *names[len(named.sets) :]], dtype=object)
 
+    def top_features(self, n: int = 10, feature_names: Any = None, order: str = "lift") -> Any:
+        """Return the names of the `n` leading features of each component, as `Fit.top_features`.
+
+        `feature_names` are names for features that came without, or the transformers that made them: in a Pipeline,
+        ``pipeline[-1].top_features(10, pipeline[:-1])`` has the words of the topics.
+        """
+        return self.fit_.rename(features=feature_names).top_features(n, order)
+
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
@@ -245,6 +263,8 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             check_is_fitted(self)
         check_one_matrix(X)
         check_unmasked(X, "X")
+        check_no_texts(X, "X")
+        is_told = is_annotated(X)  # by what makes a table of it
         X, lost = without_missing(as_table(X), check_missing_word(self.missing))
         if may_be_on_disk(X):
             counts = open_counts(X, "float64")
@@ -253,11 +273,11 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         labels = split_labels(X)
         if labels.columns is not None:
             check_distinct(labels.columns.astype(object), "X")
-        values = validate_data(
-            self, X, accept_sparse="csr", dtype=TYPES, ensure_non_negative=True, reset=reset, ensure_all_finite=True
-        )
-        counts = with_names(convert(values, "X", values.dtype, False), labels.rows, labels.columns)
-        warn_of_all(counts)
+        values = validate_data(self, X, accept_sparse="csr", dtype=TYPES, reset=reset, ensure_all_finite=True)
+        counts = convert(check_not_negative(values), "X", values.dtype, False)
+        counts = with_names(counts, labels.rows, labels.columns)
+        if not is_told:
+            warn_of_all(counts)
         return self._in_order(with_missing(counts, lost, missing=self.missing), reset)
 
     def _in_order(self, counts: Counts, reset: bool) -> Counts:

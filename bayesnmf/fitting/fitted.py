@@ -125,12 +125,11 @@ class Fit(Readings):
         features of the fit, in its order. Of several matrices, a mapping may have one or more. A fit with
         `row_exposure`, `covariates` or batches needs those of the new samples (of AnnData, `covariates` are ``obs``);
         factors of a batch that the fit does not have are 1, with a DataWarning. `observed`, `missing`, `layer` and
-        `feature_labels` are those of `bayesnmf.fit`. Raises TypeError or ValueError for what `fit` would refuse, or no
-        feature of the fit.
+        `feature_labels` are those of `bayesnmf.fit`. A DataWarning tells of rows without a count. Raises TypeError or
+        ValueError for what `fit` would refuse, or no feature of the fit.
         """
-        cells = {"observed": observed, "missing": missing, "layer": layer, "feature_labels": feature_labels}
-        more = {"row_exposure": row_exposure, "covariates": covariates, "batch": batch, "seed": seed}
-        return self.project(counts, **more, **cells).loadings
+        how = row_exposure, seed, observed, missing, batch, layer, feature_labels, covariates
+        return projection.transform(self, counts, *how)
 
     def project(
         self,

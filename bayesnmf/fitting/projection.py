@@ -20,6 +20,7 @@ from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import of_features
 from bayesnmf.data.powered import working_counts
+from bayesnmf.data.suspicions import warn_of_empty_rows
 from bayesnmf.fitting.checks import check_total
 from bayesnmf.fitting.closed_form import fit_of_ascent
 from bayesnmf.fitting.covariates import prior_of_draw, with_covariates_of_rows
@@ -118,6 +119,13 @@ def project(
     more: Any = {"component_names": fit.component_names, "batch": factors}
     more["reference"] = Reference(reference, given.row_totals)
     return replace(result, counts=data, noise=noise, seconds=time.perf_counter() - started, **more)
+
+
+def transform(fit: FitRecord, counts: Any, *how: Any) -> Array:
+    """Return the loadings of new samples, and warn of those without counts; parameters as for `project`."""
+    found = project(fit, counts, *how)
+    warn_of_empty_rows(found.counts)
+    return found.loadings
 
 
 def _opened(counts: Any, cells: tuple[Any, Any], labels: tuple[Any, Any], dtype: Any) -> Counts:

@@ -16,6 +16,7 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import of_features
+from bayesnmf.data.suspicions import warn_of_empty_rows
 from bayesnmf.fitting.checks import check_has_learned, check_stream, check_total
 from bayesnmf.fitting.closed_form import batching_of, fit_of_ascent
 from bayesnmf.fitting.fitted import Fit
@@ -182,7 +183,9 @@ class MinibatchVI:
 
     def transform(self, counts: Any, *, row_exposure: Any = None, observed: Any = None, missing: Any = None) -> Array:
         """Return the loadings of rows given the current components, (rows, K), on the scale of `Fit.loadings`."""
-        return self.result(counts, row_exposure=row_exposure, observed=observed, missing=missing).loadings
+        found = self.result(counts, row_exposure=row_exposure, observed=observed, missing=missing)
+        warn_of_empty_rows(found.counts)
+        return found.loadings
 
     def result(self, counts: Any, *, row_exposure: Any = None, observed: Any = None, missing: Any = None) -> Fit:
         """Return the fit of the given rows with the current components.

@@ -28,7 +28,7 @@ BAD = {
     "negative": (
         [[0, 1], [2, -3]],
         ValueError,
-        r"nonnegative: found -3.0 at row 1, column 1; pass raw counts",
+        r"nonnegative: found -3.0 at row 1, column 1, as in scaled or corrected data; pass the raw counts",
     ),
     "negative sparse": (
         sp.csc_array([[0, 0], [-1, 0]]),
@@ -49,8 +49,9 @@ BAD = {
     "no rows": (np.ones((0, 3)), ValueError, r"at least one row and one column: found shape \(0, 3\)"),
     "no columns": (sp.csr_array((3, 0)), ValueError, "at least one row and one column"),
     "empty frame": (pd.DataFrame(), ValueError, "at least one row and one column"),
-    "text": ([["a", "b"]], TypeError, "real numbers: found dtype <U1; convert"),
-    "text and numbers": ([[1, "b"]], TypeError, "real numbers"),
+    "numbers as text": ([["1", "2"]], TypeError, "real numbers: found dtype <U1; convert"),
+    "words": ([["a", "b"]], TypeError, r"be numbers, and these are lists of words: .*CountVectorizer\(analyzer=list"),
+    "text and numbers": ([[1, "b"]], TypeError, "be numbers, and these are lists of words"),
     "object": (np.array([[1, 2]], object), TypeError, "real numbers: found dtype object"),
     "None": (None, TypeError, "real numbers: found dtype object"),
     "dict": ({"a": [1]}, TypeError, "one matrix here: found several by name"),

@@ -260,11 +260,25 @@ def test_rounded_and_unit_rows_are_told():
     millions = wide / wide.sum(axis=1, keepdims=True) * 1e6
     with pytest.warns(bayesnmf.DataWarning, match="normalised and rounded: every row adds up to about 1e.06; pass"):
         as_counts(millions.round())
-    with pytest.warns(bayesnmf.DataWarning, match="every row has the norm 1; pass the raw counts"):
+    with pytest.warns(
+        bayesnmf.DataWarning,
+        match="every row has the norm 1, .*; pass the raw counts.*; of texts, pass those of CountV",
+    ):
         as_counts(wide / np.linalg.norm(wide, axis=1, keepdims=True))
     as_counts(np.random.default_rng(5).multinomial(10_000, np.full(300, 1 / 300), 30))  # rarefied; warnings are errors
 
 
+def test_counts_that_were_only_transformed_are_whole_again():
+    for inverse, function in (("exp(x) - 1", np.log1p), ("10**x - 1", lambda x: np.log10(1 + x)), ("x**2", np.sqrt)):
+        with pytest.warns(bayesnmf.DataWarning) as caught:
+            as_counts(function(COUNTED))
+        assert f"but {inverse} gives whole numbers, which may be the counts; pass" in str(caught[0].message)
+
+
 def test_negative_numbers_are_not_to_be_clipped():
-    with pytest.raises(ValueError, match="pass raw counts, not scaled or corrected ones"):
+    with pytest.raises(ValueError, match="as in scaled or corrected data; pass the raw counts, such as adata"):
         as_counts([[1.0, -0.5]])
+    with pytest.raises(
+        ValueError, match=r"Negative values in data passed to X: found -0\.5, as in scaled or .*; pass the"
+    ):
+        bayesnmf.BayesNMF().fit([[1.0, -0.5]])

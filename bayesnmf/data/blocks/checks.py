@@ -31,15 +31,15 @@ def check_read(counts: Any, what: str) -> None:
         raise CountsOnDiskError(what)
 
 
-def check_whole_numbers(matrix: csr_array, name: str, largest: int) -> None:
-    """Refuse counts that are not whole numbers up to `largest`, which the store has room for."""
+def check_whole_numbers(matrix: csr_array, name: str, largest: int, cure: Callable[[], str]) -> None:
+    """Refuse counts that are not whole numbers up to `largest`, which the store has room for; say where such are."""
     bad = (matrix.data != np.floor(matrix.data)) | (matrix.data > largest)
     if bad.any():
         place = int(np.argmax(bad))
         row = int(np.searchsorted(matrix.indptr, place, side="right")) - 1
         raise ValueError(
             f"counts on disk must be whole numbers up to {largest}: found {matrix.data[place]} in row {row}, column "
-            f"{matrix.indices[place]} of {name}; round them, or read them into memory"
+            f"{matrix.indices[place]} of {name}; {cure()}, or read these into memory"
         )
 
 

@@ -18,7 +18,7 @@ from bayesnmf.data.blocks.raw import TemporaryFolder
 from bayesnmf.data.blocks.sources import ANNOTATED, TENX, Source, is_lazy, open_source
 from bayesnmf.data.blocks.store import ABOUT, VERSION, Store, write_store
 from bayesnmf.data.blocks.stored_matrix import StoredMatrix
-from bayesnmf.data.conversion import as_counts, is_several
+from bayesnmf.data.conversion import as_counts, is_several, matrix_of, warn_of_all
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.joining import is_mudata_file, joined, matrices_of, of_each_matrix
 from bayesnmf.data.labels import is_frame, split_labels
@@ -100,13 +100,13 @@ def open_counts(
     try:
         if source.nnz is None or source.nnz * BYTES_IN_MEMORY > _memory() / 4:
             return _on_disk(Blocks(x, layer=layer, feature_labels=feature_labels), dtype, told)
-        counts = as_counts(source.read(0, source.shape[0]), name=source.name, dtype=dtype, share=True)
-        names = source.row_names, source.feature_names
-        return replace(
-            counts,
-            row_names=counts.row_names if names[0] is None else names[0],
-            feature_names=counts.feature_names if names[1] is None else names[1],
-        )
+        values, cure = source.read(0, source.shape[0]), source.where_raw_counts_are
+        matrix = matrix_of(values, source.name, np.dtype(dtype), cure)
+        given = zip((source.row_names, source.feature_names), matrix.shape, strict=True)
+        rows, features = (np.arange(size) if names is None else names for names, size in given)
+        counts = Counts(matrix, rows, features)
+        warn_of_all(counts, source.beside, layer)
+        return counts
     finally:
         source.close()
 

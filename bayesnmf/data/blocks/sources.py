@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.data.annotated import chosen_layer, is_annotated, labels_of
+from bayesnmf.data.annotated import chosen_layer, is_annotated, labels_of, where_raw_counts_are
 from bayesnmf.data.blocks.checks import check_compressed_by_rows, check_runs_no_code, check_source
 from bayesnmf.data.tenx import open_10x_h5
 
@@ -37,6 +37,8 @@ class Source:
         Number of nonzeros, if it is known before all are read.
     keeps : tuple
         Files that must stay open.
+    beside, layer : object and str
+        AnnData object, or one like it, that the values are from, and the layer asked for; else None.
     """
 
     values: Any
@@ -45,6 +47,8 @@ class Source:
     feature_names: Any = None
     nnz: int | None = None
     keeps: tuple[Any, ...] = field(default=())
+    beside: Any = None
+    layer: str | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -66,6 +70,10 @@ class Source:
         """Return some rows, as what `bayesnmf.data.conversion.convert` takes."""
         block = self.values[first:last]
         return block.compute() if hasattr(block, "compute") else block
+
+    def where_raw_counts_are(self) -> str:
+        """Return what to pass in place of values that are no counts."""
+        return where_raw_counts_are(self.beside, self.layer)
 
     def close(self) -> None:
         """Close the files."""
@@ -93,7 +101,8 @@ def open_source(x: Any, layer: str | None, feature_labels: str | None) -> Source
     if is_annotated(x):
         values = chosen_layer(x, "counts", layer)
         _check_order(values, "counts")
-        return Source(values, "counts", np.array(x.obs_names), labels_of(x, "counts", feature_labels), _nnz_of(values))
+        names = np.array(x.obs_names), labels_of(x, "counts", feature_labels)
+        return Source(values, "counts", *names, _nnz_of(values), beside=x, layer=layer)
     return Source(x, "counts", nnz=_nnz_of(x))
 
 
@@ -105,7 +114,7 @@ def _open_path(path: Path, layer: str | None, feature_labels: str | None) -> Sou
     values = chosen_layer(adata, str(path), layer)
     _check_order(values, str(path))
     names = np.array(adata.obs_names), labels_of(adata, str(path), feature_labels)
-    return Source(values, str(path), *names, _nnz_of(values), (file,))
+    return Source(values, str(path), *names, _nnz_of(values), (file,), adata, layer)
 
 
 def _open_annotated(path: Path) -> tuple[Any, Any]:
@@ -135,7 +144,10 @@ def _open_annotated(path: Path) -> tuple[Any, Any]:
     obs, var = (read_elem(file[each]) for each in ("obs", "var"))
     layers = {name: opened(file["layers"][name]) for name in file["layers"]} if "layers" in file else {}
     values = opened(file["X"]) if "X" in file else None
-    return closing, SimpleNamespace(X=values, layers=layers, obs_names=obs.index, var_names=var.index, var=var)
+    stored: Any = file.get("raw")
+    raw = SimpleNamespace(X=opened(stored["X"])) if hasattr(stored, "keys") else None  # None may be stored, too
+    names: Any = {"obs_names": obs.index, "var_names": var.index, "var": var}
+    return closing, SimpleNamespace(X=values, layers=layers, raw=raw, **names)
 
 
 def _check_order(values: Any, name: str) -> None:

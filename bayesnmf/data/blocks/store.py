@@ -36,7 +36,7 @@ from bayesnmf.data.blocks.checks import (
 )
 from bayesnmf.data.blocks.leftovers import Hold, remove_leftovers
 from bayesnmf.data.blocks.raw import Buffers, NpyWriter, RawArray
-from bayesnmf.data.conversion import convert
+from bayesnmf.data.conversion import matrix_of
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.places import check_folder
 from bayesnmf.types import Array
@@ -266,8 +266,8 @@ def _canonical_blocks(source: Any) -> Iterator[tuple[int, csr_array]]:
         values = source.read(first, last)
         name = f"rows {first} to {last - 1} of {source.name}"
         check_rows_of_source(values, (last - first, m), name)
-        matrix = convert(values, name, np.dtype(np.float64), True).matrix
-        check_whole_numbers(matrix, name, np.iinfo(LARGE).max)
+        matrix = matrix_of(values, name, np.dtype(np.float64), source.where_raw_counts_are)
+        check_whole_numbers(matrix, name, np.iinfo(LARGE).max, source.where_raw_counts_are)
         yield first, matrix
         reached = last
     assert reached == n
