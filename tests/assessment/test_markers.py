@@ -13,7 +13,7 @@ import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Gamma, Gibbs, Priors
 from bayesnmf.assessment import markers as of_response
 from bayesnmf.inference.alignment import match_components
-from bayesnmf.pages.of_fit import components
+from bayesnmf.pages.of_components import components
 from bayesnmf.results import markers as module
 from bayesnmf.results.intervals import source_of_intervals
 from bayesnmf.results.markers import contrasts, order_by_share
