@@ -73,10 +73,8 @@ def check_can_have(intervals: str, fault: str) -> None:
     if fault and intervals == "bootstrap":
         raise ValueError(f"intervals='bootstrap' needs a whole fit by map, vi or bld, of counts in memory: {fault}")
     if fault:
-        raise ValueError(
-            f"intervals={intervals!r} needs a fit by vi, of counts in memory (whole ones to sample), with a posterior "
-            f"of the components: {fault}; read the intervals that the fit has"
-        )
+        needed = "needs a fit by vi, of counts in memory (whole ones to sample), with a posterior of the components"
+        raise ValueError(f"intervals={intervals!r} {needed}: {fault}; read the intervals that the fit has")
 
 
 def check_fit(fit: Any) -> None:
