@@ -31,6 +31,7 @@ from benchmarks import (
     record_figure,
     report,
     svd,
+    texts,
 )
 from benchmarks.__main__ import arguments, main, measure, options_of_the_command
 from benchmarks.race import Checkpoint, Run, Terms, Worker, grid
@@ -466,3 +467,25 @@ def test_a_score_is_passed_by_the_quickest_fit_that_has_it():
     rows = [{"seconds": s, "score": score} for s, score in ((1.0, -3.0), (5.0, -1.0), (4.0, -2.0), (9.0, -2.0))]
     assert [record_figure.passing(rows, score) for score in (-3.0, -2.5, -2.0, -1.5)] == [1.0, 4.0, 4.0, 5.0]
     assert np.isnan(record_figure.passing(rows, -0.5))
+
+
+def test_topics_of_texts_are_judged_alike(tmp_path, monkeypatch, capsys):
+    given = ["--data", "80x30", "--rank", "2", "--tools", "--out", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", ["texts", *given])
+    texts.main()
+    printed = capsys.readouterr().out
+    rows = [line.split(" | ") for line in printed.splitlines()[2:]]
+    assert [row[1].split(" 0.")[0] for row in rows] == ["bayesnmf", "bayesnmf, learned"]
+    assert all(1 < float(row[4]) < 30 for row in rows)
+    texts.main()  # from the files
+    assert capsys.readouterr().out == printed
+
+
+def test_agreement_of_shares_with_labels_by_hand():
+    """Shares that are the labels agree wholly; the lift finds labels that a common topic hides."""
+    labels = np.repeat([0, 1, 2], 20)
+    shares = np.eye(3)[labels] * 0.3 + 0.05
+    shares[:, 0] += 0.5
+    found = texts.agreement(shares / shares.sum(axis=1, keepdims=True), labels)
+    assert found["nmi"] == 0.0
+    assert found["nmi_lift"] == found["accuracy"] == 1.0
