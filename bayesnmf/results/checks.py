@@ -283,11 +283,10 @@ def check_no_draws(draws: Any, chains: Any) -> None:
         raise ValueError("draws and chains need a Fit: arrays have no posterior; give the arrays of draws themselves")
 
 
-def check_has_reference(reference: Any) -> Any:
+def check_has_reference(reference: Any) -> None:
     """Refuse a fit that is no projection, or one from a file."""
     if reference is None:
         raise ValueError("the fit must be a projection onto a reference, which files do not keep: use fit.project(...)")
-    return reference
 
 
 def _nonnegative(values: Any, name: str, axes: int) -> np.ndarray:

@@ -98,10 +98,6 @@ def explained(fit: FitRecord, level: float = 0.05) -> pd.DataFrame:
     ValueError
         The fit is no projection, or one from a file.
 
-    See Also
-    --------
-    bayesnmf.Fit.project : Fit new rows with the components fixed.
-
     Examples
     --------
     >>> import bayesnmf
@@ -112,7 +108,8 @@ def explained(fit: FitRecord, level: float = 0.05) -> pd.DataFrame:
     import pandas as pd
 
     level = check_fraction(level, "level")
-    reference, given = check_has_reference(fit.reference)
+    check_has_reference(fit.reference)
+    reference, given = fit.reference  # type: ignore[misc]
     profile = reference.expected_loadings.mean(axis=0) @ reference.exposed_components
     weights = 1 / (FEW + profile)
     scale = scale_of(reference, weights)
@@ -125,11 +122,11 @@ def explained(fit: FitRecord, level: float = 0.05) -> pd.DataFrame:
     chance = (1 + above) / (1 + len(scale.scores))
     beyond = scale.beyond(plain)
     clear = (beyond > CLEAR * np.sqrt(plain.variance(1 + scale.linear))) & (totals > 0)
-    share = 1 - scale.beyond(found) / np.where(clear, beyond, 1.0)
+    share = np.clip(1 - scale.beyond(found) / np.where(clear, beyond, 1.0), 0, 1)
     columns = {
         "counts": given,
         "in_reference": np.divide(totals, given, out=np.full(len(given), np.nan), where=given > 0),
-        "explained": np.where(clear, np.clip(share, 0, 1), np.nan),
+        "explained": np.where(clear, share, np.nan),
         "z": np.where(totals > 0, score, np.nan),
         "p": np.where(totals > 0, chance, np.nan),
         "of_kind": ~((chance < level) & (totals > 0)),
