@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,11 +35,14 @@ class Match:
         Numbers of the components of the fit without a reference component.
     leftover : ndarray
         Labels of the reference components without a component of the fit.
+    components : ndarray (K, m)
+        Components of the fit, by which figures and pages know a match of another one.
     """
 
     table: pd.DataFrame
     unmatched: np.ndarray
     leftover: np.ndarray
+    components: np.ndarray = field(repr=False)
 
     @property
     def names(self) -> dict[int, str]:
@@ -108,7 +111,7 @@ def match(fit: FitRecord, reference: Any, *, least: float = 0.0) -> Match:
         }
     )
     unmatched = np.setdiff1d(np.arange(fit.rank), ours)
-    return Match(table, unmatched, labels[np.setdiff1d(np.arange(len(values)), theirs)])
+    return Match(table, unmatched, labels[np.setdiff1d(np.arange(len(values)), theirs)], fit.components)
 
 
 def _ends(fit: FitRecord, ours: np.ndarray, values: np.ndarray) -> dict[str, np.ndarray]:

@@ -35,7 +35,7 @@ def check_source(source: Any, kinds: tuple[type[Any], type[Any]], groups: Any, k
         if given is not None and isinstance(source, kinds[1]):
             raise ValueError(f"{name} belong to the page of one fit; leave {name} out, or give one of comparison.fits")
     if known is not None:
-        check_known(known, source.rank)
+        check_known(known, source)
 
 
 def check_title(title: Any) -> str | None:

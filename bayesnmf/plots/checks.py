@@ -225,14 +225,16 @@ def check_signatures(feature_names: np.ndarray) -> list[str]:
     return types.names
 
 
-def check_known(known: Any, rank: int) -> Any:
-    """Return the table of a match of components, or None; refuse what is no match, and one of other components."""
+def check_known(known: Any, fit: Fit) -> Any:
+    """Return the table of a match of a fit, or None; refuse what is no match, and one of other components."""
     if known is None:
         return None
     check_result(known, Match, "known", "bayesnmf.match")
-    if max([*known.table["component"], *known.unmatched], default=-1) + 1 != rank:
+    if not np.array_equal(known.components, fit.components):
+        number = len(known.components)
+        found = f"one of {number}" if number != fit.rank else "one of another fit, whose components differ"
         raise ValueError(
-            f"known must be a match of the {rank} components that are drawn: found one of "
-            f"{len(known.table) + len(known.unmatched)}; match this fit, as in bayesnmf.match(fit, catalogue)"
+            f"known must be a match of the {fit.rank} components that are drawn: found {found}; match this fit, as in "
+            "bayesnmf.match(fit, catalogue)"
         )
     return known.table

@@ -96,7 +96,7 @@ def signatures(
 
 def _titles(fit: Fit, known: Match | None) -> list[str]:
     """Return the title of each component, with its match in a catalogue."""
-    table = check_known(known, fit.rank)
+    table = check_known(known, fit)
     matched = {} if table is None else {
         int(k): f": {shorten(name)} ({cosine:.2f})"
         for k, name, cosine in zip(table["component"], table["reference"], table["cosine"], strict=True)

@@ -177,6 +177,11 @@ def test_titles_name_the_known_signatures():
     single = bayesnmf.fit(COUNTS, rank=1, method="map", seed=0, feature_names=NAMES[SHUFFLED], options=PLAIN)
     with pytest.raises(ValueError, match="known must be a match of the 2 components that are drawn: found one of 1"):
         plots.signatures(fit, bayesnmf.match(single, known))
+    vi = fitted("vi")  # of as many components, but other ones: names would stand above the wrong panels
+    with pytest.raises(ValueError, match="found one of another fit, whose components differ; match this fit"):
+        plots.signatures(fit, bayesnmf.match(vi, known))
+    pair = plots.signatures({"map": fit, "vi": vi}, bayesnmf.match(vi, known), reference="vi")
+    assert "SBS40a" in "".join(ax.get_title("left") for ax in pair)
     with pytest.raises(TypeError, match=r"known must be a result of bayesnmf\.match"):
         plots.signatures(fit, known)
 
