@@ -7,6 +7,7 @@ from smallfits import COUNTS
 
 import bayesnmf
 from bayesnmf.cards import DOUBTFUL, GOOD, Card, Shown
+from bayesnmf.results.describing import card_of
 
 RESULTS = {
     "predictive_checks": lambda: bayesnmf.predictive_checks(small_fit(), draws=20, refits=10),
@@ -69,3 +70,16 @@ def test_a_fit_shows_what_it_prints_and_its_leading_features():
         assert line.strip().rstrip(">").removeprefix("caution: ") in unescape(html)
     for names in found.top_features(6).to_numpy().T:
         assert ", ".join(names) in unescape(html)
+
+
+@pytest.mark.parametrize("method", ["map", pytest.param("vi", marks=pytest.mark.long)])
+@pytest.mark.parametrize("rank", [1, 2])
+def test_every_call_that_the_card_of_a_fit_names_can_be_made(method, rank, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(bayesnmf, "report", lambda fit, path: None)
+    monkeypatch.setattr(bayesnmf.Fit, "with_intervals", lambda fit, kind: fit.method == "map" or 1 / 0)
+    fit = bayesnmf.fit(COUNTS, rank=rank, method=method, seed=0)
+    calls = card_of(fit).calls
+    assert len(calls) == 2 + rank
+    for call in calls:
+        eval(call.split("  #")[0], {"bayesnmf": bayesnmf, "fit": fit})

@@ -13,14 +13,13 @@ from bayesnmf.results.cautions import cautions_of_model
 from bayesnmf.results.intervals import told_of_intervals
 from bayesnmf.results.markers import leading_features
 from bayesnmf.results.record import FitRecord
+from bayesnmf.results.short_chain import fault_of_part
 
 FEATURES, COMPONENTS = 6, 20  # shown in a card
-CALLS = (
-    "fit.summary(rows=fit.row_names[:3])  # medians and intervals",
-    "bayesnmf.markers(fit)  # what sets each component apart",
-    "bayesnmf.plots.structure(fit)",
-    'bayesnmf.report(fit, "fit.html")',
-)
+SUMMARY = "fit.summary(rows=fit.row_names[:3])  # medians and intervals"
+BOOTSTRAP = 'fit.with_intervals("bootstrap")  # the fit with intervals'
+MARKERS = "bayesnmf.markers(fit)  # what sets each component apart"
+CALLS = ("bayesnmf.plots.structure(fit)", 'bayesnmf.report(fit, "fit.html")')
 
 
 def state_of(fit: FitRecord) -> str:
@@ -75,7 +74,14 @@ def card_of(fit: FitRecord) -> Card:
     lines = [[fit.component_titles[k], f"{shares[k]:.1%}", ", ".join(map(str, names[k]))] for k in order]
     notes = [f"the {len(order)} largest of {fit.rank} components"] if fit.rank > len(order) else []
     notes += [*facts_of(fit), *(f"{CAUTION}{each}" for each in cautions_of_model(fit))]
-    return Card(title_of(fit), ["component", "share of counts", "leading features"], lines, notes, CALLS)
+    return Card(title_of(fit), ["component", "share of counts", "leading features"], lines, notes, _calls(fit))
+
+
+def _calls(fit: FitRecord) -> list[str]:
+    """Return what can be called next: points have no intervals to summarise, and one component has no markers."""
+    point = fit.estimate.kind == "point" and fit.intervals is None
+    first = [] if point and fault_of_part(fit) else [BOOTSTRAP if point else SUMMARY]
+    return [*first, *([MARKERS] if fit.rank > 1 else []), *CALLS]
 
 
 def title_of(fit: FitRecord) -> str:
