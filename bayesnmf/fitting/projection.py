@@ -117,7 +117,8 @@ def project(
     if prior.has_effects:  # what is left of it is the prior of these rows
         result = replace(result, priors=replace_sides(fit.priors, loadings=prior.of_new_rows(fit.loadings)))
     more: Any = {"component_names": fit.component_names, "batch": factors}
-    more["reference"] = Reference(reference, given.row_totals)
+    root = reference if reference.reference is None else reference.reference.fit  # its components are from these rows
+    more["reference"] = Reference(root, given.row_totals)
     return replace(result, counts=data, noise=noise, seconds=time.perf_counter() - started, **more)
 
 

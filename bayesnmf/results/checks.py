@@ -284,9 +284,11 @@ def check_no_draws(draws: Any, chains: Any) -> None:
 
 
 def check_has_reference(reference: Any) -> None:
-    """Refuse a fit that is no projection, or one from a file."""
-    if reference is None:
-        raise ValueError("the fit must be a projection onto a reference, which files do not keep: use fit.project(...)")
+    """Refuse a fit that is no projection, and a projection from a file or onto one."""
+    if reference is None or reference.fit.is_projected:
+        raise ValueError(
+            "the fit must be a projection onto a reference, which files do not keep: use reference.project(...)"
+        )
 
 
 def _nonnegative(values: Any, name: str, axes: int) -> np.ndarray:

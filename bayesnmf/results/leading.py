@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from bayesnmf.checks import check_choice
+from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.topic_model import to_topic_model
 from bayesnmf.types import Array
@@ -33,7 +34,7 @@ def leading_components(fit: FitRecord, order: str = "lift") -> pd.DataFrame:
     By "lift", the component leads that says most of how the row differs from the mean row; by "share", that of the
     largest share. Of equal ones the larger share leads, then the first. ``component`` is categorical, and missing in
     rows without counts. ``lift`` is the share over the mean share of the component in all rows, of a projection in
-    those of the fit that it was projected onto.
+    those of the fit that it was projected onto; a file of a projection does not have these, which a DataWarning tells.
     """
     import pandas as pd
 
@@ -43,6 +44,11 @@ def leading_components(fit: FitRecord, order: str = "lift") -> pd.DataFrame:
     if fit.reference is not None:
         own = fit.reference.fit
         mean = mean_shares(to_topic_model(own).proportions, own.counts.row_totals > 0)
+    elif fit.is_projected:
+        warn_of_data(
+            "lifts are against the rows of this projection, since its file does not have those of the reference: "
+            "project again, reference.project(...), for the components that lead against these"
+        )
     first, lifts = _leading(shares, mean, order), shares / mean
     labels: Any = fit.component_labels
     codes, rows = np.where(counted, first, -1).astype(np.intp), np.arange(len(shares))

@@ -118,7 +118,7 @@ def test_a_reference_from_a_file_says_the_same(tmp_path):
     pd.testing.assert_frame_equal(table, quietly_explained(fit.project(new)))
     projected.save(tmp_path / "new.nc")
     for other in (fit, bayesnmf.load(tmp_path / "new.nc")):
-        with pytest.raises(ValueError, match=r"must be a projection onto a reference.*use fit.project"):
+        with pytest.raises(ValueError, match=r"must be a projection onto a reference.*use reference.project"):
             other.explained()
 
 
@@ -140,3 +140,17 @@ def test_leading_components_of_a_projection_are_against_the_rows_of_the_referenc
     means = bayesnmf.to_topic_model(reference()).proportions.mean(axis=0)
     assert table["component"].iloc[0] == np.argmax(shares * np.log(shares / means))
     np.testing.assert_allclose(table["lift"], (shares / means)[table["component"].iloc[0]])
+
+
+def test_a_projection_onto_a_projection_is_onto_the_same_reference(tmp_path):
+    """The components of a projection are not from its rows, so no counts of these are taken out of them."""
+    fit, new = reference(), drawn(30, 10)
+    first = fit.project(drawn(5, 9))
+    pd.testing.assert_frame_equal(quietly_explained(first.project(new)), quietly_explained(fit.project(new)))
+    pd.testing.assert_frame_equal(first.project(new).leading_components(), fit.project(new).leading_components())
+    first.save(tmp_path / "first.nc")
+    loaded = bayesnmf.load(tmp_path / "first.nc")
+    with pytest.raises(ValueError, match="must be a projection onto a reference"):
+        loaded.project(new).explained()
+    with pytest.warns(DataWarning, match="lifts are against the rows of this projection.*project again"):
+        loaded.leading_components()
