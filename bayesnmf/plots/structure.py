@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 GAP = 0.006
 LETTER = 0.065  # width of a letter of a label, in inches
 BETWEEN = 3  # letters that fit between the labels of two groups
+IN_COLUMN, COLUMNS = 15, 3  # names in a column of the legend, and its columns, beyond which the figure grows
 VALUES = {"shares": "share of a sample's counts", "counts": "expected counts of a sample"}
 
 
@@ -82,7 +83,7 @@ def structure(
     bands, named = _bands(fit, leading(fit.expected_sizes, n), values)
     ranked = _ranked(fit, bands, values)
     blocks = [_thinned(ranked(np.flatnonzero(labels == name)), max_per_group) for name in names]
-    grid, _ = make_panels((1, 1), (9, 3.0), figsize, axes)
+    grid, _ = make_panels((1, 1), (9, max(3.0, 0.21 * -(-len(named) // COLUMNS))), figsize, axes)
     canvas: Axes = grid[0, 0]
     edges = _draw(canvas, bands, blocks, named)
     _dress(canvas, values)
@@ -161,8 +162,8 @@ def _dress(ax: Axes, values: str) -> None:
     ax.set_ylabel(VALUES[values], fontsize=SMALL)
     ax.tick_params(axis="y", labelsize=SMALL)
     ax.spines[:].set_visible(False)
-    number = len(ax.get_legend_handles_labels()[1])
-    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=SMALL, ncols=-(-number // 15),
+    columns = min(-(-len(ax.get_legend_handles_labels()[1]) // IN_COLUMN), COLUMNS)
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=SMALL, ncols=columns,
               handlelength=1, handleheight=1)  # fmt: skip
 
 

@@ -205,6 +205,17 @@ def test_every_component_has_its_own_colour():
         assert len({mpl.colors.to_rgba(colour) for colour in colours_of(rank)}) == rank
 
 
+def test_bars_keep_their_room_beside_the_names_of_79_components():
+    components = np.random.default_rng(0).dirichlet(np.full(len(COUNTS.T), 0.3), 79)
+    options = bayesnmf.MAP(max_iter=1, tol=0.0)
+    fitted = bayesnmf.fit(COUNTS, rank=79, method="map", fixed_components=components, options=options, seed=0)
+    ax = plots.structure(fitted, n=79)
+    ax.figure.canvas.draw()
+    assert ax.get_position().width > 0.4
+    legend = ax.get_legend().get_window_extent().transformed(ax.figure.transFigure.inverted())
+    assert 0 <= legend.y0 < legend.y1 <= 1
+
+
 def test_senseless_groups_are_refused():
     with pytest.raises(TypeError, match=r"fit must be a result of bayesnmf\.fit"):
         plots.structure({"vi": fit()})
