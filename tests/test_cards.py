@@ -1,5 +1,6 @@
 """What results show of themselves in a notebook: what they print, escaped, with what may be called next."""
 
+from dataclasses import replace
 from html import unescape
 
 import pytest
@@ -7,6 +8,8 @@ from smallfits import COUNTS
 
 import bayesnmf
 from bayesnmf.cards import DOUBTFUL, GOOD, Card, Shown
+from bayesnmf.priors.checks import check_noise
+from bayesnmf.priors.noise import NegativeBinomial
 from bayesnmf.results.describing import card_of
 
 RESULTS = {
@@ -70,6 +73,16 @@ def test_a_fit_shows_what_it_prints_and_its_leading_features():
         assert line.strip().rstrip(">").removeprefix("caution: ") in unescape(html)
     for names in found.top_features(6).to_numpy().T:
         assert ", ".join(names) in unescape(html)
+
+
+def test_the_card_of_a_selection_fits_the_best_with_its_noise():
+    found = RESULTS["select"]()
+    assert found.card().calls[1] == f"bayesnmf.fit(counts, 'gamma_poisson', rank={found.best.rank})"
+    calls = {
+        noise: replace(found, noise=check_noise(noise)).card().calls[1]
+        for noise in ("nb2", NegativeBinomial("quadratic", 0.1))
+    }
+    assert [call.rpartition(", ")[2] for call in calls.values()] == ["noise='nb2')", "noise=found.noise)"]
 
 
 @pytest.mark.parametrize("method", ["map", pytest.param("vi", marks=pytest.mark.long)])

@@ -8,8 +8,9 @@ import numpy as np
 
 from bayesnmf.cards import Card, Shown
 from bayesnmf.inference.tempering.combining import WIDEST_SPREAD
+from bayesnmf.priors.noise import NOISES, POISSON
 from bayesnmf.studies.selection.cautions import cautions_of
-from bayesnmf.studies.selection.record import CLOSE, COMES_BACK, SCORED, SelectionRecord
+from bayesnmf.studies.selection.record import CLOSE, COMES_BACK, SCORED, SelectionRecord, word_of
 from bayesnmf.text import plus_minus
 
 NOTES = {
@@ -57,7 +58,14 @@ class Selection(Shown, SelectionRecord):
         notes += [f"CAUTION {caution}" for caution in self.cautions]
         calls = ["bayesnmf.plots.selection(found)"]
         if self.best is not None:
-            calls.append(f"bayesnmf.fit(counts, *{self.best!r})")
+            noise = (
+                ""
+                if self.noise == POISSON
+                else f", noise={word_of(self.noise)!r}"
+                if word_of(self.noise) in NOISES
+                else ", noise=found.noise"
+            )
+            calls.append(f"bayesnmf.fit(counts, {self.best.model!r}, rank={self.best.rank}{noise})")
         return Card(title, headings, lines, notes, calls)
 
 
