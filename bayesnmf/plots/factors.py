@@ -27,7 +27,7 @@ from bayesnmf.plots.style import (
 from bayesnmf.plots.summaries import (
     Interval,
     match_fits,
-    named_medians,
+    named_middles,
     named_sources,
     normalised_components,
     summarise,
@@ -141,8 +141,7 @@ def top_features(
     if figure is not None:
         title = f"Components, each summing to 1: features of {CHOSEN_BY[order]}"
         figure.suptitle(
-            f"{title}\nmarkers: {named_medians(fits)} and 90 % interval; grey bar: {reference}"
-            f"{named_sources(fits, figure)}",
+            f"{title}\nmarkers: {named_middles(fits)}; grey bar: {reference}{named_sources(fits, figure)}",
             fontsize=10,
         )
     share_legend(chosen, figure)

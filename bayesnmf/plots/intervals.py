@@ -26,11 +26,12 @@ from bayesnmf.plots.style import (
     share_legend,
     shorten,
 )
-from bayesnmf.plots.summaries import Interval, has_proportions, match_fits, named_medians, named_sources, summarise_rows
+from bayesnmf.plots.summaries import Interval, has_proportions, match_fits, named_middles, named_sources, summarise_rows
 from bayesnmf.results.topic_model import to_topic_model
 from bayesnmf.types import Array
 
 MOST = 20  # components whose names have room in a panel, unless more are asked for
+CROWDED, SMALLEST = 2 * MOST, 6  # components beyond which numbers stand upright, and are as small as this
 WORDS = {"loadings": "Loadings", "shares": "Shares", "counts": "Expected counts"}
 
 
@@ -97,9 +98,9 @@ def loadings_intervals(
     _dress(grid, of_rows, target, shown, _label(target, values))
     if figure is not None:
         named = named_sources({label: fit for label, fit in fits.items() if label not in responses}, figure)
-        middle = named_medians(fits).replace("median", "mean" if values == "shares" else "median")
-        title = f"{WORDS[values]}: {middle} and central {100 * interval:g} % interval{named}"
-        figure.suptitle(title, fontsize=10)
+        drawn = named_middles(fits, f"central {100 * interval:g} % interval")
+        drawn = drawn.replace("median", "mean") if values == "shares" else drawn
+        figure.suptitle(f"{WORDS[values]}: {drawn}{named}", fontsize=10)
     share_legend(grid, figure)
     return grid
 
@@ -139,11 +140,13 @@ def _dress(axes: Array, rows: Array, fit: Fit, shown: Array, label: str) -> None
     for name, ax in zip(fit.row_names[rows], axes, strict=True):
         ax.set_title(called(name, "row"), fontsize=10)
         slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if named else {}
+        slanted |= {"rotation": 90} if number > CROWDED and not named else {}
         ax.set_xticks(np.arange(number), [shorten(fit.component_labels[k], 16) for k in shown], **slanted)
         ax.set_xticks(np.arange(1, number) - 0.5, minor=True)
         ax.grid(axis="x", which="minor", color="0.9", linewidth=0.8)
         ax.tick_params(axis="x", which="both", length=0)
         ax.tick_params(labelsize=SMALL)
+        ax.tick_params(axis="x", labelsize=SMALL if number <= CROWDED else SMALLEST)
         ax.set_xlim(-0.5, number - 0.5)
         ax.set_ylim(bottom=-0.03 * ax.get_ylim()[1])  # room for markers at 0
         ax.set_xlabel(f"component{among}", fontsize=9)

@@ -16,7 +16,7 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.plots.checks import check_fits, check_known, check_signatures
 from bayesnmf.plots.strips import STRANDS, Layout, lay_out, runs
 from bayesnmf.plots.style import SMALL, Look, hide_frame, looks_of_fits, make_panels, share_legend, shorten
-from bayesnmf.plots.summaries import Interval, match_fits, named_medians, named_sources, summarise_sums
+from bayesnmf.plots.summaries import Interval, match_fits, named_middles, named_sources, summarise_sums
 from bayesnmf.types import Array
 
 INTERVAL = 0.9
@@ -87,7 +87,7 @@ def signatures(
                 _intervals(ax, found[label][strand], k, there, (look, label if not turn else ""))
         _dress(ax, layout, titles[k], k == len(chosen) - 1)
     if figure is not None:
-        title = f"Components, each summing to 1: {named_medians(fits)} and 90 % interval{named_sources(fits, figure)}"
+        title = f"Components, each summing to 1: {named_middles(fits)}{named_sources(fits, figure)}"
         figure.suptitle(title, fontsize=10)
     if len(fits) > 1 or len(layout.members) > 1:
         share_legend(chosen, figure)

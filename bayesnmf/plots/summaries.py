@@ -138,10 +138,12 @@ def summarise_sums(fit: Fit, order: Array, members: list[list[int]], interval: f
     return Interval(middle, low, high, KINDS[kind_of_intervals(read)])
 
 
-def named_medians(fits: Mapping[str, Fit]) -> str:
-    """Return what the medians of these fits are called: those of a bootstrap are not of a posterior."""
+def named_middles(fits: Mapping[str, Fit], interval: str = "90 % interval") -> str:
+    """Return what is drawn of these fits: medians of a bootstrap are no posterior's, and points have no interval."""
+    if all(fit.estimate.kind == "point" and fit.intervals is None for fit in fits.values()):
+        return "point estimate"
     replicated = any(fit.intervals and fit.intervals.kind == "bootstrap" for fit in fits.values())
-    return "median" if replicated else "posterior median"
+    return f"{'median' if replicated else 'posterior median'} and {interval}"
 
 
 def named_sources(fits: Mapping[str, Fit], figure: Figure) -> str:

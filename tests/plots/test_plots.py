@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from itertools import pairwise
 
 import matplotlib as mpl
 
@@ -486,3 +487,21 @@ def test_refusals_name_the_cure(fits):
         with pytest.raises(error, match=message):
             draw()
     assert not plt.get_fignums()
+
+
+def test_headings_call_what_has_no_interval_a_point_estimate():
+    point, vi = fit(method="map"), fit()
+    for draw, more in ((plots.loadings_intervals, {"rows": point.row_names[:1]}), (plots.top_features, {"n": 2})):
+        said = [np.ravel(draw(each, **more))[0].figure.get_suptitle() for each in (point, {"map": point, "vi": vi})]
+        assert "point estimate" in said[0]
+        assert "interval" not in said[0]
+        assert "posterior median and" in said[1]
+
+
+def test_numbers_of_many_components_do_not_overlap():
+    components, options = np.full((79, FEATURES), 1 / FEATURES), bayesnmf.MAP(max_iter=1, tol=0.0)
+    fitted = bayesnmf.fit(simulate(), rank=79, method="map", fixed_components=components, options=options, seed=0)
+    ax = plots.loadings_intervals(fitted, fitted.row_names[:1], n=79)[0]
+    ax.figure.canvas.draw()
+    boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
+    assert all(left.x1 <= right.x0 for left, right in pairwise(boxes))
