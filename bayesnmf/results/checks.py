@@ -286,9 +286,8 @@ def check_no_draws(draws: Any, chains: Any) -> None:
 def check_has_reference(reference: Any) -> None:
     """Refuse a fit that is no projection, and a projection from a file or onto one."""
     if reference is None or reference.fit.is_projected:
-        raise ValueError(
-            "the fit must be a projection onto a reference, which files do not keep: use reference.project(...)"
-        )
+        kept = "which files and single matrices do not keep: use reference.project(...)"
+        raise ValueError(f"the fit must be a projection onto a reference, {kept}")
 
 
 def _nonnegative(values: Any, name: str, axes: int) -> np.ndarray:

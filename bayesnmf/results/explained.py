@@ -113,7 +113,7 @@ def explained(fit: FitRecord, level: float = 0.05) -> pd.DataFrame:
     profile = reference.expected_loadings.mean(axis=0) @ reference.exposed_components
     weights = 1 / (FEW + profile)
     scale = scale_of(reference, weights)
-    loadings, components = fit.mean_factors
+    loadings, components = (np.asarray(each, np.float64) for each in fit.mean_factors)
     loadings = _settled(fit.counts, loadings, components)  # as those of the reference, whatever the prior
     found = excess_of(fit.counts, loadings, components, weights)
     plain = excess_of(fit.counts, _in_profile(fit.counts, loadings, components, profile), profile[None], weights)
@@ -178,15 +178,15 @@ def _in_profile(counts: Counts, loadings: Array, components: Array, profile: Arr
 
 def scale_of(fit: FitRecord, weights: Array) -> Scale:
     """Return what rows of a fit have beyond Poisson noise around components without their counts."""
-    loadings, components = fit.mean_factors
-    n = len(loadings)
-    chosen = np.unique(np.linspace(0, n - 1, min(n, SCORED)).astype(int))
+    loadings, components = (np.asarray(each, np.float64) for each in fit.mean_factors)
+    counted = np.flatnonzero(fit.counts.row_totals > 0)
+    chosen = counted[np.unique(np.linspace(0, len(counted) - 1, min(len(counted), SCORED)).astype(int))]
     # Neighbours are in different folds, since rows often stand in groups.
     folds = [chosen[first::FOLDS] for first in range(min(FOLDS, len(chosen)))]
-    whole = np.maximum(np.asarray(loadings, np.float64).sum(axis=0), 1e-300)
+    whole = np.maximum(loadings.sum(axis=0), 1e-300)
     parts = []
     for rows in folds:
-        counts, own = fit.counts.rows(rows), np.asarray(loadings[rows], np.float64)
+        counts, own = _in_doubles(fit.counts.rows(rows)), loadings[rows]
         taken = allocate_at_means(counts, own, components).components / whole[:, None]
         without = np.maximum(components - taken, 0.0)
         parts.append(excess_of(counts, _settled(counts, own, without), without, weights))
@@ -211,13 +211,22 @@ def _spread_of(scale: Scale, found: Excess) -> float:
 
 def _settled(counts: Counts, loadings: Array, components: Array) -> Array:
     """Return loadings of rows that allocation steps settle given components."""
-    sums = np.broadcast_to(components.sum(axis=1), loadings.shape)
-    if counts.mask is not None:
-        sums = sums - counts.mask.sums_by_row(components.T)
-    for _ in range(SETTLING):
-        totals = allocate_at_means(counts, loadings, components).loadings
-        loadings = np.divide(totals, sums, out=np.zeros_like(loadings), where=sums > 0)
-    return loadings
+    settled = np.empty(loadings.shape)
+    for rows, read in counts.parts():
+        part = _in_doubles(read)
+        own, sums = loadings[rows], np.broadcast_to(components.sum(axis=1), loadings[rows].shape)
+        if part.mask is not None:
+            sums = sums - part.mask.sums_by_row(components.T)
+        for _ in range(SETTLING):
+            totals = allocate_at_means(part, own, components).loadings
+            own = np.divide(totals, sums, out=np.zeros_like(own), where=sums > 0)
+        settled[rows] = own
+    return settled
+
+
+def _in_doubles(counts: Counts) -> Counts:
+    """Return counts in the type of the factors here, as compiled loops need them."""
+    return counts.with_matrix(counts.matrix.astype(np.float64, copy=False))
 
 
 def _warn_of_others(table: pd.DataFrame, level: float) -> None:

@@ -34,7 +34,8 @@ def leading_components(fit: FitRecord, order: str = "lift") -> pd.DataFrame:
     By "lift", the component leads that says most of how the row differs from the mean row; by "share", that of the
     largest share. Of equal ones the larger share leads, then the first. ``component`` is categorical, and missing in
     rows without counts. ``lift`` is the share over the mean share of the component in all rows, of a projection in
-    those of the fit that it was projected onto; a file of a projection does not have these, which a DataWarning tells.
+    those of the fit that it was projected onto; a projection from a file, or one matrix of it, does not have these,
+    which a DataWarning tells.
     """
     import pandas as pd
 
@@ -46,8 +47,8 @@ def leading_components(fit: FitRecord, order: str = "lift") -> pd.DataFrame:
         mean = mean_shares(to_topic_model(own).proportions, own.counts.row_totals > 0)
     elif fit.is_projected:
         warn_of_data(
-            "lifts are against the rows of this projection, since its file does not have those of the reference: "
-            "project again, reference.project(...), for the components that lead against these"
+            "lifts are against the rows of this projection, since a file or one matrix of it does not have those of "
+            "the reference: reference.project(...) gives the components that lead against these"
         )
     first, lifts = _leading(shares, mean, order), shares / mean
     labels: Any = fit.component_labels

@@ -56,6 +56,7 @@ def matrix_of(fit: FitRecord, name: str) -> FitRecord:
         priors=priors,
         options=_options(fit.options, priors),
         residuals=None,
+        reference=None,
         multipliers=None if part.multipliers is None else (part.multipliers[0], part.multipliers[1][:, features]),
         statistics=_statistics(part, features, counts.matrices.code(name)),
         moments=cut.moments(),

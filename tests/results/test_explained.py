@@ -1,12 +1,14 @@
 """How much a reference explains of new rows: sums by hand, false alarms, and power against other kinds."""
 
 import warnings
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pandas as pd
 import pytest
 from plain import plain_vi
+from scipy.sparse import csr_array
 
 import bayesnmf
 from bayesnmf import DataWarning
@@ -152,5 +154,37 @@ def test_a_projection_onto_a_projection_is_onto_the_same_reference(tmp_path):
     loaded = bayesnmf.load(tmp_path / "first.nc")
     with pytest.raises(ValueError, match="must be a projection onto a reference"):
         loaded.project(new).explained()
-    with pytest.warns(DataWarning, match="lifts are against the rows of this projection.*project again"):
+    with pytest.warns(DataWarning, match="lifts are against the rows of this projection.*reference.project"):
         loaded.leading_components()
+
+
+def test_counts_on_disk_and_in_single_precision_are_explained_alike(tmp_path):
+    new, fit = drawn(60, 11).to_numpy(), reference()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # of names that blocks do not have
+        on_disk = fit.project(bayesnmf.Blocks(csr_array(new), scratch=tmp_path, nonzeros=900)).explained()
+        pd.testing.assert_frame_equal(on_disk, fit.project(new).explained())
+    found = fit.project(new)
+    single = replace(found, counts=found.counts.with_matrix(found.counts.matrix.astype(np.float32)))
+    pd.testing.assert_frame_equal(single.explained(), found.explained())
+
+
+def test_rows_without_counts_are_no_rows_of_the_reference():
+    counts = drawn(100, 1)
+    empty = pd.DataFrame(0, [f"e{i}" for i in range(200)], NAMES)
+    fit = bayesnmf.fit(pd.concat([counts, empty]), rank=K, seed=0, options=plain_vi(start="svd", threads=1))
+    table = quietly_explained(fit.project(drawn(100, 2)))
+    assert abs(table["p"].median() - 0.5) < 3 * np.sqrt(2 * 0.25 / 100)  # two medians of 100 rows; 0.8 with empty ones
+
+
+def test_one_matrix_of_a_projection_has_no_reference():
+    halves = {"a": NAMES[:40], "b": NAMES[40:]}
+    X, new = drawn(50, 1), drawn(5, 2)
+    fit = bayesnmf.fit(
+        {name: X[own] for name, own in halves.items()}, rank=2, seed=0, options=plain_vi(max_iter=9, tol=0.1)
+    )
+    one = fit.project({name: new[own] for name, own in halves.items()}).matrix("a")
+    with pytest.raises(ValueError, match="which files and single matrices do not keep"):
+        one.explained()
+    with pytest.warns(DataWarning, match="lifts are against the rows of this projection"):
+        one.leading_components()
