@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.data.labels import is_frame
+from bayesnmf.data.labels import is_frame, is_missing
 
 LOOKED_AT = 20  # the first texts
 
@@ -24,7 +24,7 @@ def check_no_texts(x: Any, name: str) -> None:
         return
     if not isinstance(x, list | tuple | np.ndarray) and not hasattr(x, "to_numpy"):
         return
-    first = _first(x)
+    first = [each for each in _first(x) if hasattr(each, "__len__") or not is_missing(each)]
     if first and all(isinstance(each, str) for each in first) and any(map(_is_word, first)):
         raise TypeError(
             f"{name} must be numbers, and these are texts: count their words, as with "

@@ -112,6 +112,13 @@ def test_texts_are_to_be_counted(form):
             call(frame)
 
 
+@pytest.mark.parametrize("missing", [None, np.nan])
+def test_texts_of_which_some_are_missing_are_to_be_counted(missing):
+    for given in ([missing, *TEXTS], pd.Series([*TEXTS, missing])):
+        with pytest.raises(TypeError, match="must be numbers, and these are texts"):
+            bayesnmf.fit(given, rank=1)
+
+
 @pytest.mark.parametrize("settings", [{}, {"norm": None}, {"norm": None, "sublinear_tf": True, "smooth_idf": False}])
 def test_tf_idf_is_told_to_be_no_counts(settings):
     weights = TfidfVectorizer(**settings).fit_transform(TEXTS)
