@@ -58,13 +58,9 @@ class Selection(Shown, SelectionRecord):
         notes += [f"CAUTION {caution}" for caution in self.cautions]
         calls = ["bayesnmf.plots.selection(found)"]
         if self.best is not None:
-            noise = (
-                ""
-                if self.noise == POISSON
-                else f", noise={word_of(self.noise)!r}"
-                if word_of(self.noise) in NOISES
-                else ", noise=found.noise"
-            )
+            word = word_of(self.noise)
+            given = repr(word) if word in NOISES else "found.noise"
+            noise = "" if self.noise == POISSON else f", noise={given}"
             calls.append(f"bayesnmf.fit(counts, {self.best.model!r}, rank={self.best.rank}{noise})")
         return Card(title, headings, lines, notes, calls)
 
