@@ -45,8 +45,8 @@ def shares(fit: FitRecord, rows: Iterable[Any] | None = None, interval: float = 
     DataFrame
         By row and component: ``share``, the mean, ``low`` and ``high``, of up to 400 draws or of q, as
         `Fit.with_intervals` describes for a fit by vi. A point estimate has the shares of `to_topic_model`, and NaN
-        for both limits. Rows whose loadings are all 0 have equal shares. ``attrs`` has what the intervals are, and
-        cautions.
+        for both limits. Rows whose loadings are all 0 have equal shares, and limits of 0 and 1. ``attrs`` has what the
+        intervals are, and cautions.
 
     Raises
     ------
@@ -156,9 +156,11 @@ def shares_of(fit: FitRecord, rows: Array, interval: float) -> dict[str, Array]:
     step = max(BLOCK // (number * fit.rank), 1)
     for first in range(0, len(rows), step):
         part = slice(first, first + step)
-        drawn = _proportions(_drawn_loadings(fit, rows[part], number), sums)
+        loadings = _drawn_loadings(fit, rows[part], number)
+        drawn = _proportions(loadings, sums)
         found[0, part] = drawn.mean(axis=1)
         found[1:, part] = np.quantile(drawn, levels, axis=1)
+        found[1:, part][:, ~loadings.any(axis=(1, 2))] = [[[float(fit.rank == 1)]], [[1.0]]]  # always without a count
     return dict(zip(("share", "low", "high"), found, strict=True))
 
 

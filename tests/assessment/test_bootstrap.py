@@ -174,6 +174,16 @@ def test_tables_are_of_the_replicates():
         made.to_datatree(draws=100)
 
 
+@pytest.mark.parametrize("rank", [1, 2])
+def test_nothing_is_known_of_the_shares_of_a_row_without_counts(rank):
+    counts = np.array(COUNTS)
+    counts[4] = 0  # and so in every replicate
+    made = bayesnmf.fit(counts, rank=rank, method="map", seed=0, options=OPTIONS["map"])
+    table = made.with_intervals("bootstrap", draws=8).shares()
+    assert table.loc[4, ["share", "low", "high"]].to_numpy().tolist() == [[1 / rank, rank == 1, 1]] * rank
+    assert (table.loc[3, "high"] - table.loc[3, "low"]).max() < 0.9
+
+
 def test_figures_and_reports_are_of_the_replicates_and_say_so(monkeypatch):
     made, loadings, _ = marked()
     (ax,) = plots.loadings_intervals(made, ["s3"])
