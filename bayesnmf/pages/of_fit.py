@@ -33,7 +33,7 @@ from bayesnmf.priors.noise import Quasi
 from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.results.cautions import cautions_of, cautions_of_model
 from bayesnmf.results.checks import Groups
-from bayesnmf.results.describing import state_of
+from bayesnmf.results.describing import noise_in_words, state_of
 from bayesnmf.results.effects import has_effects_to_show
 from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals, told_of_intervals
 from bayesnmf.results.record import LEARNED
@@ -97,6 +97,8 @@ def overview(fit: Fit) -> Section:
         ["status", state_of(fit)],
         ["intervals", told_of_intervals(for_intervals(fit)).removeprefix("intervals: ")],
     ]
+    if noise := noise_in_words(fit).removeprefix(", "):
+        rows.insert(2, ["noise", f"{noise}, in place of the Poisson distribution"])
     if counts.exposed:
         rows.insert(1, ["exposures", "given; loadings and components are per unit of exposure"])
     cautions = [*cautions_of(fit), *cautions_of_model(fit)]

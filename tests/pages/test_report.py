@@ -4,6 +4,7 @@ import base64
 import html
 import json
 import re
+from dataclasses import replace
 from functools import cache
 
 import matplotlib as mpl
@@ -19,6 +20,7 @@ import bayesnmf
 from bayesnmf import MAP, VI, Gibbs, Settings, plots
 from bayesnmf.pages import parts
 from bayesnmf.pages import report as pages
+from bayesnmf.pages.of_fit import overview
 from bayesnmf.studies.comparison import measures
 
 mpl.use("Agg")
@@ -339,3 +341,10 @@ def test_the_page_of_several_matrices_has_a_section_for_each(tmp_path):
     assert "noise=fit.noise.with_dispersion(None)" in text
     own = bayesnmf.report(fit.matrix("links"), tmp_path / "own.html").read_text(encoding="utf-8")
     assert "Replicated counts are made of all matrices of a fit together" in own
+
+
+def test_the_noise_is_told_with_the_model():
+    fit = fitted("map")
+    noisy = replace(fit, noise=bayesnmf.NegativeBinomial("quadratic", 0.1))
+    told = [dict(overview(each).tables[0].rows).get("noise") for each in (fit, noisy)]
+    assert told == [None, "negative binomial noise: variance mean + 0.1 × mean², in place of the Poisson distribution"]
