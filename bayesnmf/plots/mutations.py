@@ -97,11 +97,12 @@ def signatures(
 def _titles(fit: Fit, known: Match | None) -> list[str]:
     """Return the title of each component, with its match in a catalogue."""
     table = check_known(known, fit)
-    matched = {} if table is None else {
-        int(k): f": {shorten(name)} ({cosine:.2f})"
-        for k, name, cosine in zip(table["component"], table["reference"], table["cosine"], strict=True)
-    }  # fmt: skip
-    return [shorten(title) + matched.get(k, "") for k, title in enumerate(fit.component_titles)]
+    titles = [shorten(title) for title in fit.component_titles]
+    if table is not None:
+        for k, name, cosine in zip(table["component"], table["reference"], table["cosine"], strict=True):
+            known = shorten(name)  # which the component may be named after already
+            titles[k] = f"{known if known == titles[k] else f'{titles[k]}: {known}'} ({cosine:.2f})"
+    return titles
 
 
 def _bars(ax: Axes, layout: Layout, strand: str, places: Array, heights: Array) -> None:

@@ -174,6 +174,8 @@ def test_titles_name_the_known_signatures():
     every = bayesnmf.match(fit, known)
     cosine = every.table.set_index("component")["cosine"][0]
     assert plots.signatures(fit, known=every)[0].get_title("left") == f"S1: SBS3 ({cosine:.2f})"
+    named = fit.rename(found.names)
+    assert [ax.get_title("left") for ax in plots.signatures(named, found)] == ["S1", "SBS40a (1.00)"]
     single = bayesnmf.fit(COUNTS, rank=1, method="map", seed=0, feature_names=NAMES[SHUFFLED], options=PLAIN)
     with pytest.raises(ValueError, match="known must be a match of the 2 components that are drawn: found one of 1"):
         plots.signatures(fit, bayesnmf.match(single, known))
