@@ -72,7 +72,8 @@ def fits():
 
 @pytest.fixture(autouse=True)
 def closed():
-    """Close every figure."""
+    """Close every figure, of files that ran before, too."""
+    plt.close("all")
     yield
     plt.close("all")
 
