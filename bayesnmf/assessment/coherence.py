@@ -55,7 +55,7 @@ def coherence(fit: FitRecord, counts: Any = None, *, n: int = 10, measure: str =
     Returns
     -------
     Series
-        Coherence of each component. It is NaN if one of the features occurs in no row.
+        Coherence of each component, by its name. It is NaN if one of the features occurs in no row.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def coherence(fit: FitRecord, counts: Any = None, *, n: int = 10, measure: str =
         present = (part.matrix > 0).astype(np.float64).tocsc()
         together += np.stack([_together(present[:, features].toarray()) for features in order])
     values = [_coherence_of(npmi(found, data.shape[0]), measure) for found in together]
-    return pd.Series(values, index=pd.RangeIndex(fit.rank, name="component"), name=measure)
+    return pd.Series(values, index=pd.Index(fit.component_labels, name="component"), name=measure)
 
 
 def _together(present: Array) -> Array:

@@ -35,6 +35,8 @@ def test_npmi_is_the_mean_over_pairs_of_the_largest_features():
         wanted = np.mean([by_hand(COUNTED, i, j) for i, j in itertools.combinations(largest, 2)])
         assert found[k] == pytest.approx(wanted, rel=1e-12)
     assert (found.name, found.index.name) == ("npmi", "component")
+    named = fitted(COUNTED, COMPONENTS).rename({1: "rain"})
+    assert bayesnmf.coherence(named, n=3).index.tolist() == named.component_labels.tolist()
 
 
 def test_c_v_is_the_mean_cosine_with_the_sum_of_all_vectors():
