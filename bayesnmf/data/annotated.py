@@ -72,13 +72,13 @@ def _is_named_otherwise(layer: str) -> bool:
 
 
 def _has_whole_numbers(values: Any) -> bool:
-    """Return whether the first rows are whole numbers, none negative and some above 0."""
+    """Return whether the first rows are whole numbers, none negative and some above 1, as those of a mask are not."""
     if values is None:
         return False
     block: Any = values[:ROWS_LOOKED_AT]
     block = block.compute() if hasattr(block, "compute") else block
     data = np.asarray(block.tocsr().data if issparse(block) else block)  # type: ignore[attr-defined]
-    return bool(data.size and data.min() >= 0 and data.max() > 0 and np.array_equal(data, np.floor(data)))
+    return bool(data.size and data.min() >= 0 and data.max() > 1 and np.array_equal(data, np.floor(data)))
 
 
 def labels_of(adata: Any, name: str, column: str | None) -> np.ndarray:

@@ -82,6 +82,13 @@ def test_raw_values_of_an_object_are_told_of_its_layers():
     assert as_counts(processed(False, raw=COUNTED).raw).is_integer  # warnings are errors
 
 
+def test_a_mask_is_not_named_as_the_place_of_counts():
+    adata = processed(False, raw=COUNTED)
+    adata.layers["detected"] = (COUNTED[:, ::2] > 0).astype(float)
+    with pytest.warns(bayesnmf.DataWarning, match=r"pass the raw counts: \.raw has them"):
+        as_counts(adata)
+
+
 # --- texts ------------------------------------------------------------------------------------------------
 
 TEXTS = ["the cat sat on the mat", "a dog in the rain", "the cat and the dog", "rain on the mat, and rain", "sun"] * 2
