@@ -10,7 +10,8 @@ share of the rows of the reference with larger ones.
 
 Components were fitted to the rows of the reference, and lie nearer to them than to new rows of the same kind. So up to
 2,000 of its rows are scored in ten folds by components without the counts of the fold: β_kj (1 − S_kj / T_kj) with the
-allocations S of the fold and T = Θ_k β_kj, those expected of all rows; their loadings settle again.
+allocations S of the fold and T = Θ_k β_kj, those expected of all rows; their loadings settle again. Known components
+stay as they are.
 
 All sums are products of sparse counts or of small matrices, so nothing of the size of all cells is made.
 """
@@ -26,6 +27,8 @@ from bayesnmf.checks import check_fraction
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.inference.sides import allocate_at_means
+from bayesnmf.priors.pair import free_components
+from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.checks import check_has_reference
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
@@ -184,11 +187,13 @@ def scale_of(fit: FitRecord, weights: Array) -> Scale:
     # Neighbours are in different folds, since rows often stand in groups.
     folds = [chosen[first::FOLDS] for first in range(min(FOLDS, len(chosen)))]
     whole = np.maximum(loadings.sum(axis=0), 1e-300)
+    free = free_components(stated_components(fit.priors.components), fit.rank)
+    known = ~np.isin(np.arange(len(components)) % fit.rank, free)  # their counts are no part of them; in each batch
     parts = []
     for rows in folds:
         counts, own = _in_doubles(fit.counts.rows(rows)), loadings[rows]
         taken = allocate_at_means(counts, own, components).components / whole[:, None]
-        without = np.maximum(components - taken, 0.0)
+        without = np.where(known[:, None], components, np.maximum(components - taken, 0.0))
         parts.append(excess_of(counts, _settled(counts, own, without), without, weights))
     found = Excess(*(np.concatenate(each) for each in zip(*parts, strict=True)))
     noise = np.sqrt(np.maximum(found.variance(), 1e-300))

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 import bayesnmf
 from bayesnmf import DataWarning
-from bayesnmf.results.explained import excess_of
+from bayesnmf.results.explained import _settled, excess_of, scale_of
 
 N, M, K = 400, 80, 3
 RNG = np.random.default_rng(0)
@@ -188,3 +188,12 @@ def test_one_matrix_of_a_projection_has_no_reference():
         one.explained()
     with pytest.warns(DataWarning, match="lifts are against the rows of this projection"):
         one.leading_components()
+
+
+def test_counts_are_not_taken_out_of_known_components():
+    fit = bayesnmf.fit(drawn(20, 1), fixed_components=PROGRAMS[:K], seed=0, options=plain_vi(start="random", threads=1))
+    loadings, components = fit.mean_factors
+    weights = np.full(M, 0.2)
+    scale = scale_of(fit, weights)
+    found = excess_of(fit.counts, _settled(fit.counts, loadings, components), components, weights)
+    np.testing.assert_allclose(scale.scores, np.sort(scale.score(found)), rtol=1e-6)
