@@ -70,8 +70,10 @@ class FitRecord:
     def posterior(self) -> VariationalPosterior | Draws:
         """The closed-form q (vi, svi) or the draws (gibbs, nuts)."""
         if isinstance(self.estimate, Point):
-            kind = self.method.upper()
-            raise AttributeError(f"a {kind} fit has no posterior; fit with method='vi' (or 'gibbs', 'nuts', 'svi')")
+            cure = "fit with method='vi' (or 'gibbs', 'nuts', 'svi')"
+            if not self.is_projected and self.intervals is None:
+                cure += "; for intervals alone, fit.with_intervals('bootstrap')"
+            raise AttributeError(f"a {self.method.upper()} fit has no posterior; {cure}")
         return self.estimate
 
     @classmethod
