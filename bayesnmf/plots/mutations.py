@@ -100,8 +100,8 @@ def _titles(fit: Fit, known: Match | None) -> list[str]:
     titles = [shorten(title) for title in fit.component_titles]
     if table is not None:
         for k, name, cosine in zip(table["component"], table["reference"], table["cosine"], strict=True):
-            known = shorten(name)  # which the component may be named after already
-            titles[k] = f"{known if known == titles[k] else f'{titles[k]}: {known}'} ({cosine:.2f})"
+            short = shorten(name)  # which the component may be named after already
+            titles[k] = f"{short if short == titles[k] else f'{titles[k]}: {short}'} ({cosine:.2f})"
     return titles
 
 
