@@ -35,11 +35,15 @@ def with_entry(value):
 
 
 BAD_COUNTS = {
-    "negative": (with_entry(-1), ValueError, r"counts must be nonnegative: found -1\.0 at row 2, column 3; pass raw"),
+    "negative": (
+        with_entry(-1),
+        ValueError,
+        r"counts must be nonnegative: found -1\.0 at row 2, column 3, as in scaled or",
+    ),
     "NaN": (with_entry(np.nan), ValueError, "counts must be finite .*found nan at row 2, column 3; replace"),
     "infinite": (with_entry(np.inf), ValueError, "counts must be finite .*found inf at row 2, column 3; replace"),
     "negative sparse": (csr_array(with_entry(-2)), ValueError, r"counts must be nonnegative: found -2\.0 at row 2"),
-    "text": ([["a", "b"], ["c", "d"]], TypeError, "counts must be real numbers: found dtype <U1; convert"),
+    "text": ([["a", "b"], ["c", "d"]], TypeError, "counts must be numbers, and these are lists of words: count them"),
     "column of text": (pd.DataFrame({"x": [1], "y": ["a"]}), TypeError, "counts must be real numbers: column 'y'"),
     "ragged": ([[1, 2], [3]], ValueError, "counts must be rectangular: give every row the same number"),
     "empty": ([[]], ValueError, r"counts must have at least one row and one column: found shape \(1, 0\)"),

@@ -193,6 +193,20 @@ def test_the_number_of_threads_does_not_change_the_result(monkeypatch):
     pd.testing.assert_frame_equal(one.scores, other.scores)
 
 
+def test_all_fits_have_the_noise_that_is_named(monkeypatch):
+    fits, recurrence_in = [], by_stability.recurrence_in
+
+    def note(whole, halves):
+        fits.extend([whole, *halves])
+        return recurrence_in(whole, halves)
+
+    monkeypatch.setattr(by_stability, "recurrence_in", note)
+    found = bayesnmf.select(drawn(), ranks=[2], noise="nb1", criterion="stability", halves=5, check=False, seed=0)
+    assert [fit.noise.word for fit in fits] == 6 * ["nb1"]
+    assert found.noise.word == "nb1"
+    assert "with noise nb1" in repr(found)
+
+
 def test_ctrl_c_within_a_candidate_keeps_those_that_are_done():
     calls, total = [], Event()
 

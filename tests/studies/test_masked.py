@@ -167,9 +167,11 @@ def test_noises_are_crossed_with_ranks():
 def test_noises_without_a_distribution_and_criteria_without_noises_are_refused():
     with pytest.raises(ValueError, match="noise='quasi' is no distribution"):
         bayesnmf.select(sample(), ranks=2, noise=("poisson", "quasi"))
-    for criterion in ("heldout", "evidence", "stability"):
+    for criterion in ("heldout", "evidence"):
         with pytest.raises(ValueError, match="needs noise='poisson': found 'nb1'"):
             bayesnmf.select(sample(), ranks=2, noise=("poisson", "nb1"), criterion=criterion)
+    with pytest.raises(ValueError, match=r"criterion='stability' needs one noise.*found 2"):
+        bayesnmf.select(sample(), ranks=2, noise=("poisson", "nb1"), criterion="stability")
 
 
 @quietly

@@ -90,7 +90,7 @@ def by_stability(plan: SelectionPlan) -> Selection:
     scores = pd.DataFrame(np.stack([each.cosines.min(axis=1) for each in found], axis=1), columns=index)
     return Selection(
         table, scores.rename_axis(UNIT[plan.resample]), largest_stable(table), plan.method, plan.keep, interrupted,
-        criterion="stability",
+        criterion="stability", noise=plan.noises[0],
     )  # fmt: skip
 
 
@@ -127,9 +127,11 @@ def _recurrence(plan: SelectionPlan, parts: list[Counts], candidate: Candidate, 
         plan.report("select", plan.candidates.index(candidate), len(plan.candidates), np.nan)
 
     stated = plan.options_for(candidate, plan.counts)
-    whole = uninterrupted(fit(plan.counts, *candidate, plan.method, seed=seed, options=stated))
+    noise = plan.noises[0]
+    whole = uninterrupted(fit(plan.counts, *candidate, plan.method, seed=seed, options=stated, noise=noise))
     options = with_one_thread(stated)
-    runs = Runs(plan.counts, *candidate, plan.method, options, seed, number_of_jobs(None, len(parts), options))
+    jobs = number_of_jobs(None, len(parts), options)
+    runs = Runs(plan.counts, *candidate, plan.method, options, seed, jobs, noise=noise)
 
     def one(number: int, ends: ProgressReport) -> Fit:
         return runs.fit(ends, counts=parts[number], seed=seed_of(seed, number))

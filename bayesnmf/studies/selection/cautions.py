@@ -24,7 +24,7 @@ def _why_none(found: SelectionRecord) -> str:
     if found.criterion == "stability":
         return (
             f"no rank is stable: at none of those tried do all components have counts and come back in at least "
-            f"{COMES_BACK:.0%} of the {found.resampled}; try smaller ranks, or criterion='heldout'"
+            f"{COMES_BACK:.0%} of the {found.resampled}; try smaller ranks, or criterion='masked'"
         )
     unknown = found.table.index[found.table["could_win"]]
     listed = ", ".join(f"{model} {rank}" for model, rank in unknown)

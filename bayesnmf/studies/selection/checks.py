@@ -48,7 +48,10 @@ def check_criterion(criterion: Any, method: str | None) -> str:
 
 
 def check_noises(criterion: str, noise: Any) -> list[Noise]:
-    """Return the noises to compare; refuse those that have no distribution, and others than Poisson but with masks."""
+    """Return the noises to compare; refuse those without a distribution, and what a criterion has no use for.
+
+    Masked cells compare noises, and stability takes one; the other criteria are for Poisson counts.
+    """
     if not isinstance(noise, str | Noise | Iterable):
         raise TypeError(f"noise must be a word, a noise or a list of them: found {shown(noise)}")
     given = [noise] if isinstance(noise, str | Noise) else list(noise)
@@ -60,7 +63,12 @@ def check_noises(criterion: str, noise: Any) -> list[Noise]:
     if any(isinstance(each, Quasi) for each in noises):
         raise ValueError("noise='quasi' is no distribution of counts, so that nothing scores it; use 'nb1' or 'nb2'")
     others = [word_of(each) for each in noises if each != POISSON]
-    if others and criterion != "masked":
+    if criterion == "stability" and len(noises) > 1:
+        raise ValueError(
+            "criterion='stability' needs one noise, as it asks which components come back, not which noise is better: "
+            f"found {len(noises)}; compare noises by criterion='masked' first"
+        )
+    if others and criterion not in ("masked", "stability"):
         raise ValueError(
             f"criterion={criterion!r} needs noise='poisson': found {others[0]!r}; use criterion='masked', which "
             "compares noises"

@@ -112,7 +112,7 @@ def _masked(found: SelectionRecord) -> tuple[str, Line, list[Line]]:
         line = [plus_minus(each.mean, each.se)]
         line += [plus_minus(each.difference, each.difference_se) if each.difference else ""]
         cells.append([*line, f"{each.chi_squared:.2f}", f"{each.converged} of {each.fits}"])
-    title = f"by {found.method}, {splits} mask{'s' if splits > 1 else ''} of cells"
+    title = f"by {found.method}{_with_noise(found)}, {splits} mask{'s' if splits > 1 else ''} of cells"
     return title, ["nats per held-out count", "minus the best", "χ²", "converged"], cells
 
 
@@ -139,4 +139,9 @@ def _stability(found: SelectionRecord) -> tuple[str, Line, list[Line]]:
              f"{each.converged} of {each.fits}"]
         )  # fmt: skip
     headings = ["come back", "recurrent", "closeness", "empty", "converged"]
-    return f"by {found.method}, {halves} {found.resampled}", headings, cells
+    return f"by {found.method}{_with_noise(found)}, {halves} {found.resampled}", headings, cells
+
+
+def _with_noise(found: SelectionRecord) -> str:
+    """Return the one noise of all fits, if it is not Poisson noise."""
+    return "" if found.noise == POISSON or "noise" in found.table.index.names else f" with noise {word_of(found.noise)}"

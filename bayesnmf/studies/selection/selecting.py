@@ -87,7 +87,7 @@ def select(
     method : str, optional
         Method of the fits: "vi" by default, and "smc" with "evidence".
     noise : str, Noise or an iterable of them
-        Noise of the fits, as for `bayesnmf.fit`, or with "masked" several to compare.
+        Noise of the fits, as for `bayesnmf.fit`, one with "stability", with "masked" several to compare.
     criterion : {"masked", "heldout", "evidence", "stability"}, optional
         Of modules of `bayesnmf.studies.selection`. "masked", the default: log-likelihood of cells held out as missing;
         "heldout": that of held-out counts (`held_out`); "evidence": probability of the counts, for small data
