@@ -162,7 +162,8 @@ def test_pages_of_new_rows_say_so(tmp_path):
     whole.save(tmp_path / "first.nc")
     new = whole.project(DRAWN.counts.rows(slice(4)))
     new.save(tmp_path / "fit.nc")
-    page = bayesnmf.report(bayesnmf.load(tmp_path / "fit.nc"), tmp_path / "new.html")
+    with pytest.warns(bayesnmf.DataWarning, match="lifts are against the rows of this projection"):
+        page = bayesnmf.report(bayesnmf.load(tmp_path / "fit.nc"), tmp_path / "new.html")
     assert "3, held from another fit; only the loadings were estimated" in Reader(page).texts
     code = html.unescape(re.search(r"<code>(.*?)</code>", page.read_text(encoding="utf-8"), re.DOTALL)[1])
     names = {}

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
+from bayesnmf.data.annotated import RAW
 from bayesnmf.data.blocks.checks import CountsOnDiskError
 from bayesnmf.data.blocks.store import Store
 
@@ -122,6 +123,10 @@ class Made:
     def bounds(self) -> list[tuple[int, int]]:
         """Return the blocks of rows in which the source is read, in order."""
         return list(pairwise(self.edges))
+
+    def where_raw_counts_are(self) -> str:
+        """Return what to pass in place of values that are no counts."""
+        return RAW
 
 
 def as_type(matrix: csr_array, dtype: Any, factor: float) -> csr_array:
