@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
@@ -44,12 +45,12 @@ class Card(NamedTuple):
         return "".join([*parts, "</div>"])
 
 
-class Shown:
+class Shown(ABC):
     """A result that prints as a table with notes, and shows the same as a card in a notebook."""
 
+    @abstractmethod
     def card(self) -> Card:
         """Return what is shown."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         card = self.card()
