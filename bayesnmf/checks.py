@@ -157,7 +157,7 @@ def check_nonnegative(value: Any, name: str) -> float:
 
 
 def check_dispersion(value: Any, by: str | None) -> Any:
-    """Return a dispersion of all cells as a number, or those of rows or features as an array."""
+    """Return a dispersion of all entries as a number, or those of rows or features as an array."""
     if by is None and np.ndim(value) == 0:
         return check_nonnegative(value, "dispersion")
     array = as_numbers(value, "dispersion", "a number, an array of numbers, 'row', 'feature' or 'matrix'")

@@ -43,9 +43,9 @@ def with_batch(matrix: Any, seed: int) -> tuple[csr_array, Array, Array]:
     changed = rng.permutation(m)[: int(0.3 * m)]
     ratio[changed] = np.exp(rng.uniform(np.log(0.5), np.log(2), len(changed)))
     kept = np.stack([np.minimum(1, 1 / ratio), np.minimum(1, ratio)])
-    cells = matrix.tocoo()
-    data = rng.binomial(cells.data.astype(np.int64), kept[batch[cells.row], cells.col])
-    found = csr_array((data.astype(float), (cells.row, cells.col)), shape=matrix.shape)
+    entries = matrix.tocoo()
+    data = rng.binomial(entries.data.astype(np.int64), kept[batch[entries.row], entries.col])
+    found = csr_array((data.astype(float), (entries.row, entries.col)), shape=matrix.shape)
     found.eliminate_zeros()
     return found, batch, ratio
 

@@ -185,14 +185,14 @@ def _multinomials(name: str, **draws: Any) -> Any:
 
 
 def _allocations_by_generator(draw_row: Any) -> Any:
-    cells = sampling.CELLS
+    entries = sampling.ENTRIES
 
     @compiled
     def rows(
         indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, generator: Any, first: int, last: int,
         A: Array, Bt: Array,
     ) -> None:  # fmt: skip
-        cumulative = np.empty((cells + 3, U.shape[1]))
+        cumulative = np.empty((entries + 3, U.shape[1]))
         for i in range(first, last):
             a, b = indptr[i], indptr[i + 1]
             draw_row(indices[a:b], values[a:b], U[i], Vt, generator, cumulative, A[i], Bt)

@@ -13,14 +13,14 @@ Array = NDArray[Any]
 CHUNK = 200_000
 
 
-def cell_means(counts: csr_array, loadings: Array, components: Array) -> Array:
+def entry_means(counts: csr_array, loadings: Array, components: Array) -> Array:
     """Return entries of loadings @ components at the nonzeros of `counts`, (nnz,), in float64."""
     rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
     columns = np.ascontiguousarray(components.T)
     out = np.empty(len(rows))
     for begin in range(0, len(rows), CHUNK):
-        cells = slice(begin, begin + CHUNK)
-        out[cells] = np.einsum("ck,ck->c", loadings[rows[cells]], columns[counts.indices[cells]])
+        entries = slice(begin, begin + CHUNK)
+        out[entries] = np.einsum("ck,ck->c", loadings[rows[entries]], columns[counts.indices[entries]])
     return out
 
 
@@ -35,7 +35,7 @@ def largest_share(counts: csr_array, loadings: Array) -> float:
 
 def sparse_loglik_per_count(counts: csr_array, loadings: Array, components: Array) -> float:
     """Return Σ X log(λ_ij / Σ_j λ_ij) / Σ X, in nats: the multinomial log-likelihood per count, less coefficients."""
-    means = cell_means(counts, loadings, components)
+    means = entry_means(counts, loadings, components)
     totals = loadings @ components.sum(axis=1)
     rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
     return float(counts.data @ np.log(means / totals[rows]) / counts.data.sum())

@@ -43,8 +43,8 @@ def fit_hpfrec(counts: Counts, rank: int, iterations: int) -> tuple[Any, float]:
     import hpfrec
     import pandas as pd
 
-    cells = counts.matrix.tocoo()
-    frame = pd.DataFrame({"UserId": cells.row, "ItemId": cells.col, "Count": cells.data.astype(float)})
+    entries = counts.matrix.tocoo()
+    frame = pd.DataFrame({"UserId": entries.row, "ItemId": entries.col, "Count": entries.data.astype(float)})
     model = hpfrec.HPF(
         k=rank, maxiter=iterations, stop_crit="maxiter", random_seed=1, use_float=False, verbose=False, reindex=False,
         keep_all_objs=True, produce_dicts=False, ncores=2, check_every=min(10, iterations),
@@ -59,10 +59,10 @@ def bound_of_hpfrec(counts: Counts, model: Any) -> float:
     rank = model.Theta.shape[1]
     sides = [(model.Gamma_shp, model.Gamma_rte, model.k_rte), (model.Lambda_shp, model.Lambda_rte, model.t_rte)]
     logs = [digamma(shape) - np.log(rate) for shape, rate, _ in sides]
-    cells = counts.matrix.tocoo()
-    mean = np.einsum("ck,ck->c", np.exp(logs[0])[cells.row], np.exp(logs[1])[cells.col])
+    entries = counts.matrix.tocoo()
+    mean = np.einsum("ck,ck->c", np.exp(logs[0])[entries.row], np.exp(logs[1])[entries.col])
     theta, beta = (shape / rate for shape, rate, _ in sides)
-    total = float(cells.data @ np.log(mean)) - float(theta.sum(0) @ beta.sum(0)) - counts.log_factorial
+    total = float(entries.data @ np.log(mean)) - float(theta.sum(0) @ beta.sum(0)) - counts.log_factorial
     for (shape, rate, rates), log in zip(sides, logs, strict=True):
         a, c, d = SHAPE, RATE.shape, RATE.rate
         of_rates = c + rank * a
@@ -117,11 +117,11 @@ def beside_hpfrec(names: list[str], rank: int, iterations: int) -> None:
             print_row(name, rank, label, "", f"{fit.trace[-1]:,.3f}", f"{time.perf_counter() - started:.1f}")
 
 
-def print_row(*cells: object) -> None:
+def print_row(*entries: object) -> None:
     """Print a row of a table; under its head, a line."""
-    print(f"| {' | '.join(map(str, cells))} |")
-    if cells[0] == "data":
-        print("|" + "---|" * len(cells))
+    print(f"| {' | '.join(map(str, entries))} |")
+    if entries[0] == "data":
+        print("|" + "---|" * len(entries))
 
 
 # --- relevance --------------------------------------------------------------------------------------

@@ -146,8 +146,8 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
     def presences() -> tuple[Array, ...]:
         loadings, present = np.array(U[: n // 10]), np.zeros((n // 10, K))
         first = tokens[: n // 10]
-        cells = np.zeros((0, m), bool), np.ones((1, K))
-        given = cells, (np.ones(K), np.zeros(K)), (supports.POISSON, 0.0, 1.0), seed, 2
+        entries = np.zeros((0, m), bool), np.ones((1, K))
+        given = entries, (np.ones(K), np.zeros(K)), (supports.POISSON, 0.0, 1.0), seed, 2
         presence_draws.draw_presence(first, V / V.sum(axis=1, keepdims=True), *given, loadings, present, 1)
         return loadings, present
 
@@ -170,8 +170,8 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
         "filter_row": filtered,
         "gamma_draws": lambda: gamma_draws.gamma_draws(U, seed, **given),
         "poisson_draws": lambda: poisson_draws.poisson_draws(U, seed),
-        "at_cells": lambda: masking.at_cells(X, X, listed=False).data,
-        "cell_rates": lambda: likelihood.cell_rates(X, U, V, **given),
+        "at_entries": lambda: masking.at_entries(X, X, listed=False).data,
+        "entry_rates": lambda: likelihood.entry_rates(X, U, V, **given),
         "log_likelihoods (states)": lambda: likelihood.log_likelihoods(few, *states, **given),
         "poisson_regression (rows)": lambda: regression.poisson_regression(X, U, V, (prior, prior), **given),
         "poisson_regression (features)": lambda: regression.poisson_regression(
@@ -180,7 +180,7 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
         "settled_totals": settle,
         "Tangent": responses,
         "decomposition_gradients": gradients,
-        "cell_allocations": lambda: dense.cell_allocations(some, U[: n // 2], V),
+        "entry_allocations": lambda: dense.entry_allocations(some, U[: n // 2], V),
         "mean_field_moments": lambda: mean_field.mean_field_moments(U, one, np.zeros((1, 1)), one, one, **given),
         "digamma_with_excess": lambda: mean_field.digamma_with_excess(U),
         "solve_shared_rates": lambda: shared_rates.solve_shared_rates(U, one, np.full(n, 3.0), np.ones(n), **given),
@@ -195,8 +195,8 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
         "cluster_sums": lambda: clusters.cluster_sums(X, U, V, spread, 1),
         "expected_clusters": lambda: clusters.expected_clusters(X, U, V, spread, 1)[1],
         "drawn_clusters": lambda: clusters.drawn_clusters(X, U, V, spread, 0, 1).data,
-        "drawn_clusters_of_cells": lambda: clusters.drawn_clusters_of_cells(X.data, np.ones(X.nnz), 0),
-        "sums_of_cells": lambda: clusters.sums_of_cells(X.data, np.ones(X.nnz), 0.5),
+        "drawn_clusters_of_entries": lambda: clusters.drawn_clusters_of_entries(X.data, np.ones(X.nnz), 0),
+        "sums_of_entries": lambda: clusters.sums_of_entries(X.data, np.ones(X.nnz), 0.5),
         "weigh_block": lambda: clusters.weigh_block(X[:64].toarray(), np.ones((min(n, 64), m)), spread, 0),
         "move_logarithms": lambda: factors.move_logarithms(U, U + 1, 0.5, **given),
         "move": lambda: factors.move(U, U + 1, 0.5, 1e-10, **given),

@@ -4,7 +4,7 @@
                                [--out FOLDER] [--table]
 
 Counts are simulated with loadings and components from the priors of the fit, and noise beside that of Poisson counts:
-"rate 0.3" is Gamma noise of 30 % on the rate of every cell, "linear 4" noise with variance (1 + 4) · mean. Each set is
+"rate 0.3" is Gamma noise of 30 % on the rate of every entry, "linear 4" noise with variance (1 + 4) · mean. Each set is
 fitted by vi with each noise, with components unknown and, but for negative binomial noise, known. The share of true
 loadings, components and expected counts inside the intervals of a chain from the fit (250 draws, the default of
 `Fit.with_intervals("sampled")`), of linear response and of the mean field, with a standard error over the sets.
@@ -103,12 +103,12 @@ def table(rows: pd.DataFrame) -> str:
     cases = rows.groupby(["size", "noise", "known", "fitted", "intervals"], sort=False)
     for (size, noise, known, fitted, kind), part in cases:
         means, errors = (getattr(part[["loadings", "components", "rates"]], of)() for of in ("mean", "sem"))
-        cells = ["" if np.isnan(mean) else f"{mean:.2f}" for mean in means]
-        cells = [
-            cell if np.isnan(error) else f"{cell} ± {error:.2f}" for cell, error in zip(cells, errors, strict=True)
+        entries = ["" if np.isnan(mean) else f"{mean:.2f}" for mean in means]
+        entries = [
+            entry if np.isnan(error) else f"{entry} ± {error:.2f}" for entry, error in zip(entries, errors, strict=True)
         ]
         about = [size, noise, f"{part['dispersion'].mean():.2f}", "yes" if known else "no", fitted, kind]
-        lines.append(f"| {' | '.join([*about, *cells])} |")
+        lines.append(f"| {' | '.join([*about, *entries])} |")
     return "\n".join(lines)
 
 

@@ -3,10 +3,10 @@
     python -m benchmarks.noises [--sets pcawg digits mcf7 pbmc_facs nips newsgroups] [--noises poisson nb1 …]
                                 [--ranks …] [--masks 1] [--out FOLDER] [--table]
 
-Every matrix is fitted by vi with default settings but for even priors, as `select` does, to the cells outside a mask,
-for each rank and noise. Each row of the table has the log-likelihood of the masked cells at the posterior means, in
-nats for each of their counts, Pearson's χ² of the same cells over their number, by the variance that the noise says,
-and the share of the features whose number of zeros in the observed cells is over three standard deviations off.
+Every matrix is fitted by vi with default settings but for even priors, as `select` does, to the entries outside a mask,
+for each rank and noise. Each row of the table has the log-likelihood of the masked entries at the posterior means, in
+nats for each of their counts, Pearson's χ² of the same entries over their number, by the variance that the noise says,
+and the share of the features whose number of zeros in the observed entries is over three standard deviations off.
 Finished rows are in FOLDER/noises.csv, and a run that was stopped goes on. The table of the best rank of each noise is
 printed; --table does only this.
 """
@@ -41,11 +41,11 @@ RANKS = {
     "pcawg": (4, 6, 8, 10, 12), "digits": (6, 8, 10, 12, 15), "mcf7": (4, 8), "pbmc_facs": (4, 7, 10),
     "nips": (5, 10, 20), "newsgroups": (10, 20),
 }  # fmt: skip
-BLOCK, OFF = 4_000_000, 3.0  # cells at once, and standard deviations that are too many
+BLOCK, OFF = 4_000_000, 3.0  # entries at once, and standard deviations that are too many
 
 
 def zeros_off(fit: bayesnmf.Fit, mask: Mask) -> float:
-    """Return the share of the features whose zeros among the observed cells are further off than `OFF` deviations."""
+    """Return the share of the features whose zeros among the observed entries are further off than `OFF` deviations."""
     (n, m), matrix = fit.counts.shape, fit.counts.matrix
     loadings, components, features = fit.expected_loadings, fit.exposed_components, np.arange(m)
     expected, variance, found = np.zeros(m), np.zeros(m), np.zeros(m)
@@ -62,7 +62,7 @@ def zeros_off(fit: bayesnmf.Fit, mask: Mask) -> float:
 
 
 def measured(counts: Any, noise: str, rank: int, number: int) -> dict[str, Any]:
-    """Fit the cells outside one mask, and return what the masked cells say."""
+    """Fit the entries outside one mask, and return what the masked entries say."""
     mask = make_masks(counts, number + 1, 0)[number]
     study = SelectionPlan(counts, [Candidate(MODEL, rank)], "vi", VI(), 0, lambda *_: None, 1, 0.8, 0.2, 10)
     part, began = counts.with_mask(mask), time.perf_counter()
@@ -71,7 +71,7 @@ def measured(counts: Any, noise: str, rank: int, number: int) -> dict[str, Any]:
     seconds, scored = time.perf_counter() - began, score_masked(fit, study, mask)
     dispersion = np.median(getattr(fit.noise, "dispersion", 0.0))
     return {"noise": noise, "rank": rank, "mask": number, "score": scored.logs.sum() / scored.counted.sum(),
-            "chi_squared": scored.squares / scored.cells, "zeros_off": zeros_off(fit, mask), "dispersion": dispersion,
+            "chi_squared": scored.squares / scored.entries, "zeros_off": zeros_off(fit, mask), "dispersion": dispersion,
             "iterations": fit.status.iterations, "converged": scored.converged,
             "seconds": round(seconds, 2)}  # fmt: skip
 
@@ -84,9 +84,9 @@ def table(rows: pd.DataFrame) -> str:
     for (name, noise), part in means.groupby(["counts", "noise"], sort=False):
         best = part.loc[part["score"].idxmax()]
         edge = " (largest)" if best["rank"] == part["rank"].max() else ""
-        cells = [name, noise, f"{best['rank']:.0f}{edge}", f"{best['score']:.4f}", f"{best['chi_squared']:.2f}"]
-        cells += [f"{best['zeros_off']:.0%}", f"{best['dispersion']:.3g}", f"{best['seconds']:.1f}"]
-        lines.append(f"| {' | '.join(cells)} |")
+        entries = [name, noise, f"{best['rank']:.0f}{edge}", f"{best['score']:.4f}", f"{best['chi_squared']:.2f}"]
+        entries += [f"{best['zeros_off']:.0%}", f"{best['dispersion']:.3g}", f"{best['seconds']:.1f}"]
+        lines.append(f"| {' | '.join(entries)} |")
     return "\n".join(lines)
 
 

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from bayesnmf import Dirichlet, Gamma, Priors
-from bayesnmf.assessment.scoring import MIXED, background, cell_probabilities
+from bayesnmf.assessment.scoring import MIXED, background, entry_probabilities
 from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.inference.ascent.coordinate_ascent import evaluate_state
 from bayesnmf.inference.ascent.settled_loadings import settle_loadings
 from bayesnmf.inference.problem import State
 from bayesnmf.inference.side import MeanField
 from bayesnmf.inference.sides import Problem as Bound
-from bayesnmf.kernels.cpu.likelihood import cell_rates
+from bayesnmf.kernels.cpu.likelihood import entry_rates
 from benchmarks.data import Problem
 
 Array = NDArray[Any]
@@ -48,7 +48,7 @@ def loglik_at_best_scales(problem: Problem, loadings: Array, components: Array) 
     counts = problem.counts
     sums = loadings @ components.sum(axis=1)
     scale = np.divide(counts.row_totals, sums, out=np.zeros_like(sums), where=sums > 0)
-    rates = cell_rates(counts.matrix, loadings * scale[:, None], np.asfortranarray(components))
+    rates = entry_rates(counts.matrix, loadings * scale[:, None], np.asfortranarray(components))
     with np.errstate(divide="ignore"):
         return float(xlogy(counts.matrix.data, rates).sum()) - counts.total - counts.log_factorial
 
@@ -77,6 +77,6 @@ def held_out_loglik(problem: Problem, loadings: Array, components: Array) -> flo
     assert problem.held_out is not None
     matrix = problem.held_out.matrix
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    probability = cell_probabilities(matrix, rows, loadings, components)
+    probability = entry_probabilities(matrix, rows, loadings, components)
     mixed = (1 - MIXED) * probability + MIXED * background(problem.counts)[matrix.indices]
     return float(matrix.data @ np.log(mixed)) / problem.held_out.total

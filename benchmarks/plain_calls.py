@@ -96,8 +96,8 @@ def hpfrec(counts: Counts, rank: int, **settings: Any) -> Iterator[Found]:
     import hpfrec as package
     import pandas as pd
 
-    cells = counts.matrix.tocoo()
-    frame = pd.DataFrame({"UserId": cells.row, "ItemId": cells.col, "Count": cells.data})
+    entries = counts.matrix.tocoo()
+    frame = pd.DataFrame({"UserId": entries.row, "ItemId": entries.col, "Count": entries.data})
     model = package.HPF(k=rank, random_seed=0, verbose=False, reindex=False, keep_all_objs=False, **settings)
     began = time.perf_counter()
     model.fit(frame)

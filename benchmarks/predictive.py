@@ -12,9 +12,9 @@ Right models, whose p-value of all statistics together should be below 0.05 in 5
 Wrong models, 60 × 30 counts of rank 3, about 1,000 a row:
 
 - rank: fitted with rank 2;
-- noise, faint: rates of single cells multiplied by Gamma noise with a standard deviation of 20 %, and of 5 %;
+- noise, faint: rates of single entries multiplied by Gamma noise with a standard deviation of 20 %, and of 5 %;
 - shuffled, column: every feature permuted over the rows by itself, and one feature alone;
-- dropouts, rare: 5 % of the cells set to 0, and 0.5 %;
+- dropouts, rare: 5 % of the entries set to 0, and 0.5 %;
 - clusters: the counts of right-clusters, fitted with Poisson noise.
 
 The results of a case and a method are a file in benchmarks/predictive/, to which a run adds the sets that are missing;

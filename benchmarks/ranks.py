@@ -63,7 +63,7 @@ def by_held_out(counts: Any, seed: int, ranks: Ranks) -> pd.DataFrame:
 
 
 def by_masked(counts: Any, seed: int, ranks: Ranks) -> pd.DataFrame:
-    """Return what held-out cells say of each rank."""
+    """Return what held-out entries say of each rank."""
     found = bayesnmf.select(counts, ranks=ranks, criterion="masked", seed=seed, check=False)
     chosen = {"masked": found.best, "masked_one_se": found.one_standard_error}
     return found.table.add_prefix("masked_").assign(**numbers(chosen))

@@ -4,12 +4,12 @@
 
 Counts: pcawg_breast_sbs96, and 20 simulated cohorts of 100 tumours with 5 to 8 signatures of COSMIC, SBS1 and SBS5
 among them and no artefact of sequencing, each in 30 to 100 % of the tumours with shares from Dirichlet(1), and 2,000
-mutations (median; a factor of 2 up or down for two thirds). Rates of single cells vary by 30 % in odd cohorts. What
+mutations (median; a factor of 2 up or down for two thirds). Rates of single entries vary by 30 % in odd cohorts. What
 counts is how many known signatures come out with a cosine of at least 0.9 or 0.95, one to one, and among how many
 components; on pcawg_breast_sbs96 all of COSMIC is known, in cohorts those that made them. `--cases rare`: 311 tumours
 with 11 signatures, of which five tumours each have three; rates vary by 10 %, ranks 8 to 13.
 
-Tools: `recipe` (rank and noise by masked cells among ranks 2 to 10, and the best of ten starts; without its Gibbs
+Tools: `recipe` (rank and noise by masked entries among ranks 2 to 10, and the best of ten starts; without its Gibbs
 sampling, which is for intervals), `fit` (one fit with noise "nb2", told the true rank), `stability` and
 `stability-counts` (`select` by stability of halves, and of resampled counts, at the same ranks, and a fit at its rank),
 `scikit-learn` (NMF with Kullback-Leibler loss, the best of 10 random starts, told the true rank; ranks 4, 5 and 8 on
@@ -212,8 +212,8 @@ def print_table(table: pd.DataFrame) -> None:
     """Print a table as Markdown."""
     print(f"| {' | '.join(table.columns)} |\n|---|---|{'--:|' * (table.shape[1] - 2)}")
     for line in table.itertuples(index=False):
-        cells = (each if isinstance(each, str) else "" if np.isnan(each) else f"{each:,.4g}" for each in line)
-        print(f"| {' | '.join(cells)} |")
+        entries = (each if isinstance(each, str) else "" if np.isnan(each) else f"{each:,.4g}" for each in line)
+        print(f"| {' | '.join(entries)} |")
 
 
 def main() -> None:

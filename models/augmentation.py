@@ -3,7 +3,7 @@
 Let S_ijk ~ Poisson(θ_ik β_kj) and X_ij = Σ_k S_ijk. Then X is Poisson with rate θβ, and given X the allocations are
 S_ij ~ Multinomial(X_ij, φ_ij) with φ_ijk ∝ θ_ik β_kj  ([P] 16–17, [GP] D.1, [K] 5). For a mean field over θ, β and S
 the optimum is φ_ijk ∝ exp(E log θ_ik + E log β_kj), so φ needs no parameters. Where X_ij = 0, all S_ijk are 0, with
-probability exp(−λ_ij): only nonzero cells need allocations.
+probability exp(−λ_ij): only nonzero entries need allocations.
 
 A model is represented by its ``factors``: the function that samples θ and β from their priors.
 """
@@ -19,7 +19,7 @@ from jax.scipy.special import gammaln, xlogy
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
-from .cells import Triplets, as_triplets, rates_at, row_totals, total_exposed
+from .entries import Triplets, as_triplets, rates_at, row_totals, total_exposed
 from .factors import Prior, free, mean_log
 from .likelihood import with_exposures
 
@@ -87,18 +87,18 @@ def mean_field(factors: Factors) -> Program:
 
 
 def with_allocations(factors: Factors, given_totals: bool = False) -> Program:
-    """Return the model with the allocations of the nonzero cells as a site of shape (nnz, K)."""
+    """Return the model with the allocations of the nonzero entries as a site of shape (nnz, K)."""
 
     def augmented(
         counts: Any, *, row_exposure: Any = None, feature_exposure: Any = None, observed: Any = None, **given: Any
     ) -> None:
         """Sample S_ijk ~ Poisson(r_i c_j θ_ik β_kj) with X_ij = Σ_k S_ijk; arguments are those of `program`."""
-        cells = as_triplets(counts)
+        entries = as_triplets(counts)
         theta, beta = with_exposures(factors(**given), row_exposure, feature_exposure)
-        rates = rates_at(cells, theta, beta)
+        rates = rates_at(entries, theta, beta)
         allocations = numpyro.sample("allocations", dist.Poisson(rates).to_event(2))
-        numpyro.sample("counts", dist.Delta(allocations.sum(-1), event_dim=1), obs=cells.values)
-        totals = row_totals(cells, len(theta)) if given_totals else None
+        numpyro.sample("counts", dist.Delta(allocations.sum(-1), event_dim=1), obs=entries.values)
+        totals = row_totals(entries, len(theta)) if given_totals else None
         numpyro.factor("zeros", rates.sum() - total_exposed(theta, beta, observed, totals))
 
     return augmented
@@ -114,11 +114,11 @@ def mean_field_with_allocations(factors: Factors) -> Program:
 
         Exposures cancel from φ.
         """
-        cells = as_triplets(counts)
+        entries = as_triplets(counts)
         posterior = _posterior(size, rank, loadings, components)
         theta, beta = factors(size=size, rank=rank, **posterior)
-        chances = jnp.exp(_log_chances(cells, posterior, theta, beta))
-        numpyro.sample("allocations", SharedOut(cells.values, chances).to_event(1))
+        chances = jnp.exp(_log_chances(entries, posterior, theta, beta))
+        numpyro.sample("allocations", SharedOut(entries.values, chances).to_event(1))
 
     return augmented_guide
 
@@ -135,16 +135,16 @@ def with_expected_allocations(factors: Factors, given_totals: bool = False) -> P
         counts: Any, *, row_exposure: Any = None, feature_exposure: Any = None, observed: Any = None, **given: Any
     ) -> None:
         """Compute a lower bound of the program for every θ and β; for use with `guide`."""
-        cells = as_triplets(counts)
+        entries = as_triplets(counts)
         drawn = factors(**given)
         theta, beta = with_exposures(drawn, row_exposure, feature_exposure)
         posterior = _posterior(**given)
         # The bound is stationary at the optimal φ: without the gradient through φ it has the same mean and less noise.
-        log_chances = jax.lax.stop_gradient(_log_chances(cells, posterior, *drawn))
-        log_rates = _log_rates(cells, _log(theta), _log(beta))
+        log_chances = jax.lax.stop_gradient(_log_chances(entries, posterior, *drawn))
+        log_rates = _log_rates(entries, _log(theta), _log(beta))
         gain = jnp.exp(log_chances) * (log_rates - jnp.where(jnp.isfinite(log_chances), log_chances, 0))
-        seen = cells.values @ gain.sum(-1) - gammaln(cells.values + 1).sum()
-        totals = row_totals(cells, len(theta)) if given_totals else None
+        seen = entries.values @ gain.sum(-1) - gammaln(entries.values + 1).sum()
+        totals = row_totals(entries, len(theta)) if given_totals else None
         numpyro.factor("counts", seen - total_exposed(theta, beta, observed, totals))
 
     return augmented_bound
@@ -158,14 +158,14 @@ def _posterior(size: tuple[int, int], rank: int, loadings: Prior, components: Pr
     }
 
 
-def _log_chances(cells: Triplets, posterior: dict[str, Prior], theta: jax.Array, beta: jax.Array) -> jax.Array:
-    """Return log φ at the nonzero cells, shape (nnz, K)."""
+def _log_chances(entries: Triplets, posterior: dict[str, Prior], theta: jax.Array, beta: jax.Array) -> jax.Array:
+    """Return log φ at the nonzero entries, shape (nnz, K)."""
     log_u, log_v = mean_log(posterior["loadings"], theta), mean_log(posterior["components"], beta)
-    return jax.nn.log_softmax(_log_rates(cells, log_u, log_v), axis=-1)
+    return jax.nn.log_softmax(_log_rates(entries, log_u, log_v), axis=-1)
 
 
-def _log_rates(cells: Triplets, log_u: jax.Array, log_v: jax.Array) -> jax.Array:
-    return log_u[cells.rows] + log_v[:, cells.columns].T
+def _log_rates(entries: Triplets, log_u: jax.Array, log_v: jax.Array) -> jax.Array:
+    return log_u[entries.rows] + log_v[:, entries.columns].T
 
 
 def _log(values: jax.Array) -> jax.Array:

@@ -5,7 +5,7 @@
     X_ij ~ Poisson((θβ)_ij)
 
 Rows of θβ sum to 1, so the density of a row is Poisson(N_i; 1) times Multinomial(X_i; N_i, (θβ)_i)
-([GP] D.1–D.3). N_i is given, so the Poisson factor is a constant of the data: simulate with `totals`. Where cells are
+([GP] D.1–D.3). N_i is given, so the Poisson factor is a constant of the data: simulate with `totals`. Where entries are
 missing, N_i is the total of the observed ones, whose probabilities are divided by their sum.
 With free components the closed-form fit is the VI-EM of [GP] alg. 5, with bound [GP] 17.
 """

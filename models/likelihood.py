@@ -2,9 +2,9 @@
 
     X_ij ~ Poisson(λ_ij),  λ = θβ,        log p(X) = Σ [X log λ − log X!] − (Σ_i θ_i)·(Σ_j β_j)
 
-The last term sums λ over all cells without forming λ, so zero counts cost nothing. With exposures r of rows and c of
-features, λ_ij = r_i c_j (θβ)_ij: the factors of the product are then rθ and βc. Where cells are missing, all sums are
-over the observed ones; given the totals N_i of these, log p(X) loses Σ N_i log(Σ_j λ_ij) over the observed cells, as
+The last term sums λ over all entries without forming λ, so zero counts cost nothing. With exposures r of rows and c of
+features, λ_ij = r_i c_j (θβ)_ij: the factors of the product are then rθ and βc. Where entries are missing, all sums are
+over the observed ones; given the totals N_i of these, log p(X) loses Σ N_i log(Σ_j λ_ij) over the observed entries, as
 their counts are multinomial.
 """
 
@@ -19,7 +19,7 @@ from jax.scipy.special import gammaln
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
-from .cells import Observed, Triplets, as_observation, rates_at, row_totals, total_exposed
+from .entries import Observed, Triplets, as_observation, rates_at, row_totals, total_exposed
 
 
 def with_exposures(
@@ -73,9 +73,9 @@ class PoissonProduct(_ProductOfFactors):
         Row totals N_i for simulation: `sample` draws row i from Multinomial(N_i, λ_i / Σ_j λ_ij).
         They do not enter `log_prob`.
     observed : Observed, optional
-        Which cells the density is of; by default all.
+        Which entries the density is of; by default all.
     given_totals : bool
-        Whether the density is that of the observed cells given the totals of their rows.
+        Whether the density is that of the observed entries given the totals of their rows.
     validate_args : bool, optional
         Whether to check that both factors are nonnegative.
     """
@@ -135,7 +135,7 @@ class NegativeBinomialProduct(_ProductOfFactors):
         What the variance has beyond the mean λ, above 0: λ (1 + s), or λ + α λ².
     variance : {"linear", "quadratic"}
     observed : Observed, optional
-        Which cells the density is of; by default all.
+        Which entries the density is of; by default all.
     """
 
     pytree_data_fields = ("dispersion", "observed")
@@ -185,15 +185,15 @@ class NegativeBinomialProduct(_ProductOfFactors):
             every = jnp.log1p(s * self.mean) / s
             if observed is None:
                 return jnp.sum(every, (-2, -1))
-            some = every[..., observed.cells.rows, observed.cells.columns]
-            return observed.whole * jnp.sum(every, (-2, -1)) + (observed.cells.values * some).sum(-1)
+            some = every[..., observed.entries.rows, observed.entries.columns]
+            return observed.whole * jnp.sum(every, (-2, -1)) + (observed.entries.values * some).sum(-1)
         share = jnp.log1p(s) / s
         if s.shape[-1] > 1:
             return total_exposed(self.loadings, self.components * share, observed)
         return total_exposed(self.loadings * share, self.components, observed)
 
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
-        """Sample dense counts (..., n, m): a Gamma rate for every cell, then Poisson counts."""
+        """Sample dense counts (..., n, m): a Gamma rate for every entry, then Poisson counts."""
         first, second = jax.random.split(key)
         mean, s = self.mean, self.dispersion
         shape = jnp.broadcast_to(mean / s if self.form == "linear" else 1 / s, sample_shape + mean.shape)
@@ -211,7 +211,7 @@ def poisson_product(
 ) -> Callable[..., jax.Array]:
     """Return the program of a model, whose ``factors`` sample θ and β from their priors.
 
-    With `given_totals`, counts of rows with missing cells are multinomial given their totals.
+    With `given_totals`, counts of rows with missing entries are multinomial given their totals.
     """
 
     def program(
@@ -238,7 +238,7 @@ def poisson_product(
         dispersion : array, (1, 1), (n, 1) or (1, m), optional
             Dispersion of negative binomial counts, of linear or quadratic `variance`; None for Poisson counts.
         observed : Observed, optional
-            Which cells are observed; `counts` are 0 at the others.
+            Which entries are observed; `counts` are 0 at the others.
         **given
             What ``factors`` takes: size, rank, and hyperparameters of loadings and components.
 

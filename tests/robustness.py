@@ -141,7 +141,7 @@ def main(words: list[str]) -> int:
             [sys.executable, "-c", SPEED], env=environment(name, out), capture_output=True, text=True, check=True
         ).stdout.strip()
         print(
-            f"{name}: {len(failures[name])} failed; allocation step {speed} billion cells × components a second",
+            f"{name}: {len(failures[name])} failed; allocation step {speed} billion entries × components a second",
             flush=True,
         )
     for test in sorted({test for each in failures.values() for test in each}):

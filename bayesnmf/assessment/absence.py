@@ -150,14 +150,14 @@ def row_bounds(counts: Counts, prior: Distribution, components: Side) -> Array:
 
 def _fitted_of_rows(counts: Counts, state: State) -> Array:
     """Return Σ X log(UV) of every row, or ΣL where counts cluster, (n,)."""
-    (loadings, components), cells, spread = state, counts.matrix.tocoo(), spread_at(counts, state)
-    logs = np.zeros(len(cells.data))
+    (loadings, components), entries, spread = state, counts.matrix.tocoo(), spread_at(counts, state)
+    logs = np.zeros(len(entries.data))
     if spread is None:
-        logs = np.log(np.einsum("ck,kc->c", loadings.geometric[cells.row], components.geometric[:, cells.col]))
-    logs += loadings.log_shift[cells.row, 0]  # type: ignore[index]
+        logs = np.log(np.einsum("ck,kc->c", loadings.geometric[entries.row], components.geometric[:, entries.col]))
+    logs += loadings.log_shift[entries.row, 0]  # type: ignore[index]
     if components.log_shift is not None:
-        logs += components.log_shift[0, cells.col]
-    fitted: Array = np.bincount(cells.row, cells.data * logs, minlength=counts.shape[0])
+        logs += components.log_shift[0, entries.col]
+    fitted: Array = np.bincount(entries.row, entries.data * logs, minlength=counts.shape[0])
     if spread is not None:
         fitted += cluster_sums(counts.matrix, loadings.geometric, components.geometric, spread)[:, 0]
     return fitted

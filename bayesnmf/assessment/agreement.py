@@ -285,12 +285,12 @@ def as_text(agreement: Agreement) -> str:
         for turn, label in enumerate(table.index.unique("fit")):
             row = table.loc[(label, quantity)]
             named = "" if turn else f"{quantity} ({row['entries']:,.0f})"
-            shown.add_row(named, str(label), *(_cell(row, name) for name in columns))
+            shown.add_row(named, str(label), *(_entry(row, name) for name in columns))
         shown.add_section()
     return "\n".join([as_lines(shown, width=140), NOTE, *(f"CAUTION {caution}" for caution in agreement.cautions)])
 
 
-def _cell(row: Any, name: str) -> str:
+def _entry(row: Any, name: str) -> str:
     if np.isnan(row[name]):
         return "–"
     text = FORMATS[name].format(row[name])

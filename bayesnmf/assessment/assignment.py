@@ -60,9 +60,9 @@ def assign(
     extra : int
         Number of components to look for that the catalogue lacks; they are drawn with everything else.
     noise : {"poisson", "nb1", "nb2"} or NegativeBinomial
-        Noise of the counts; mutations mostly vary as "nb2" says (docs/noise.md). One dispersion for all cells.
+        Noise of the counts; mutations mostly vary as "nb2" says (docs/noise.md). One dispersion for all entries.
     missing : array or sparse matrix of booleans (n, m), "nan" or "zeros", optional
-        Cells where nobody counted, as for `bayesnmf.fit`.
+        Entries where nobody counted, as for `bayesnmf.fit`.
     chains, draws, warmup : int
         Number of chains, kept rounds of each, and rounds before; a round has 8 moves of all loadings of a row.
     interval : float
@@ -177,9 +177,9 @@ def _cautions(r_hat: Array, counts: Any, means: Array, presence: Array, noise: N
         )
     if noise.word == "poisson":
         seen = np.ones(means.shape, bool) if counts.mask is None else counts.mask.missing.toarray() == 0
-        cells = seen & (means > 0.1)
-        left = cells.sum() - (presence > 0.5).sum()
-        squared = ((counts.dense - means)[cells] ** 2 / means[cells]).sum() / max(left, 1)
+        entries = seen & (means > 0.1)
+        left = entries.sum() - (presence > 0.5).sum()
+        squared = ((counts.dense - means)[entries] ** 2 / means[entries]).sum() / max(left, 1)
         if squared > SPREAD:
             found.append(f"counts vary {squared:.1f} times as much as Poisson counts; use noise='nb2'")
     return found

@@ -1,8 +1,8 @@
 """Make replicates of the counts of a fit, fit each as the counts were, and keep their estimates.
 
 Parametric bootstrap (Efron & Tibshirani 1993, chapter 6): counts are drawn around the means of the fit with its noise,
-with the same cells missing, the same exposures and, where totals of rows are given, the same totals. Every replicate is
-fitted by the method of the fit with its options, priors and noise; what the fit had learned besides both sides is
+with the same entries missing, the same exposures and, where totals of rows are given, the same totals. Every replicate
+is fitted by the method of the fit with its options, priors and noise; what the fit had learned besides both sides is
 learned again (priors, effects of covariates, shapes of batches), but a dispersion is held. The components of each are
 matched one to one to those of the fit, and have their sums.
 

@@ -155,7 +155,7 @@ def _check_no_rates(fit: Any, what: str, cure: str) -> None:
     rated = getattr(fit.noise, "variance", None) == "quadratic"
     found = "noise='nb2', with rates" * rated or "factors of batches" * (fit.batch is not None)
     if found := found or "dispersions of features" * uniformises(fit.noise, fit.priors.components):
-        raise ValueError(f"{what} needs cells whose exposure is known: found {found}; use {cure}")
+        raise ValueError(f"{what} needs entries whose exposure is known: found {found}; use {cure}")
 
 
 def check_component_numbers(numbers: Any, rank: int) -> list[int]:

@@ -68,7 +68,7 @@ def log_evidence(
     Parameters
     ----------
     counts : array-like, (n, m)
-        Whole-number counts; those of a fit with missing cells (``fit.counts``) with "tempered" and Gamma loadings.
+        Whole-number counts; those of a fit with missing entries (``fit.counts``) with "tempered" and Gamma loadings.
     model, rank : as for `bayesnmf.fit`; "poisson" has no evidence under its flat default
     method : {"tempered", "tokens", "exact"}, optional
         "tempered": sequential Monte Carlo through powers of the likelihood (`bayesnmf.SMC`), for all models. "tokens":

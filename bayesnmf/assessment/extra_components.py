@@ -21,7 +21,7 @@ LEAST = 1e-4  # of a feature at the beginning
 def first_extra(counts: Counts, known: Array, number: int, noise: Noise, seed: int) -> Array:
     """Return components (number, m) of the counts that known components explain least, which rows sum to 1.
 
-    They are those of a fit by EM to what counts are above the means of a short chain, in cells far above them.
+    They are those of a fit by EM to what counts are above the means of a short chain, in entries far above them.
     """
     if not number:
         return known[:0]

@@ -26,7 +26,7 @@ do not determine the components, shares have errors in common: with 10 samples f
 intervals by vi contained it in 56 % of all cases, those by gibbs in 79 %.
 
 The effect of a factor of two levels is the second level minus the first, and the interaction of two is the effect of
-one at the second level of the other minus that at the first. Both are averaged over the cells of all other factors.
+one at the second level of the other minus that at the first. Both are averaged over the levels of all other factors.
 """
 
 from __future__ import annotations
@@ -194,18 +194,18 @@ def design_of_names(groups: Any, contrasts: Any, row_names: Array) -> Design:
 
 
 def _factorial(factors: dict[str, tuple[Array, list[str]]], n: int) -> Design:
-    """Return the cells of factors with two levels, with main effects and interactions of two factors."""
+    """Return the combinations of factors with two levels, with main effects and interactions of two factors."""
     names = list(factors)
-    cells = np.array(np.meshgrid(*[[0, 1]] * len(names), indexing="ij")).reshape(len(names), -1)  # (factors, cells)
+    places = np.array(np.meshgrid(*[[0, 1]] * len(names), indexing="ij")).reshape(len(names), -1)  # (factors, groups)
     titles, members = [], []
-    for cell in cells.T:
+    for group in places.T:
         inside = np.ones(n, dtype=bool)
-        for level, (labels, levels) in zip(cell, factors.values(), strict=True):
+        for level, (labels, levels) in zip(group, factors.values(), strict=True):
             inside &= labels == levels[level]
-        titles.append(", ".join(f"{name}={factors[name][1][level]}" for name, level in zip(names, cell, strict=True)))
+        titles.append(", ".join(f"{name}={factors[name][1][level]}" for name, level in zip(names, group, strict=True)))
         members.append(np.flatnonzero(inside))
-    signs = dict(zip(names, 2.0 * cells - 1, strict=True))
-    half = cells.shape[1] / 2
+    signs = dict(zip(names, 2.0 * places - 1, strict=True))
+    half = places.shape[1] / 2
     contrasts = {name: sign / half for name, sign in signs.items()}
     contrasts |= {f"{a}:{b}": 2 * signs[a] * signs[b] / half for a, b in combinations(names, 2)}
     return Design(titles, members, contrasts)

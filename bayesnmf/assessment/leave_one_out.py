@@ -1,4 +1,4 @@
-"""Leave-one-out cross-validation of single cells by Pareto-smoothed importance sampling, always reported with k-hat."""
+"""Leave-one-out cross-validation of entries by Pareto-smoothed importance sampling, always reported with k-hat."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-MOST_CELLS, BLOCK_BYTES = 10_000, 64 * 2**20
+MOST_ENTRIES, BLOCK_BYTES = 10_000, 64 * 2**20
 BAD_K = 0.7
 FEWEST_DRAWS = 8
 FEWEST_IN_ALL = 25  # a Pareto tail is fitted to the largest fifth of the draws, and needs five
@@ -41,18 +41,18 @@ FEWEST_IN_ALL = 25  # a Pareto tail is fitted to the largest fifth of the draws,
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LeaveOneOut:
-    """Expected log predictive density of cells, each left out in turn.
+    """Expected log predictive density of entries, each left out in turn.
 
     Attributes
     ----------
     elpd, se, p_loo : float
-        The sum over all `cells`, in nats, its standard error over cells, and the effective number of parameters.
+        The sum over all `entries`, in nats, its standard error over entries, and the effective number of parameters.
     sampling_se : float
-        Standard error of `elpd` because only some cells were examined; 0 if all were.
-    cells : int
-        Number of cells in the sum `elpd`.
+        Standard error of `elpd` because only some entries were examined; 0 if all were.
+    entries : int
+        Number of entries in the sum `elpd`.
     pointwise : DataFrame
-        One row for each examined cell: row, feature, count, elpd, pareto_k.
+        One row for each examined entry: row, feature, count, elpd, pareto_k.
     good_k : float
         The reliability limit of k-hat for this number of draws, as in ArviZ: min(1 − 1/log₁₀ draws, 0.7).
     model, method : str
@@ -63,7 +63,7 @@ class LeaveOneOut:
     se: float
     p_loo: float
     sampling_se: float
-    cells: int
+    entries: int
     pointwise: pd.DataFrame
     good_k: float
     model: str
@@ -72,11 +72,11 @@ class LeaveOneOut:
 
     @property
     def pareto_k(self) -> Array:
-        """k-hat of every examined cell."""
+        """k-hat of every examined entry."""
         return self.pointwise["pareto_k"].to_numpy()
 
     def worst(self, n: int = 3) -> pd.DataFrame:
-        """Return the cells with the largest k-hat, worst first."""
+        """Return the entries with the largest k-hat, worst first."""
         return self.pointwise.nlargest(n, "pareto_k")
 
     def __repr__(self) -> str:
@@ -85,13 +85,13 @@ class LeaveOneOut:
             f" (estimated from {looked:,} of them, ± {number(self.sampling_se)} for that)" if self.sampling_se else ""
         )
         worst = ", ".join(
-            f"({cell.row}, {cell.feature}) = {cell.count:g}: k-hat {cell.pareto_k:.2f}"
-            for cell in self.worst().itertuples()
+            f"({entry.row}, {entry.feature}) = {entry.count:g}: k-hat {entry.pareto_k:.2f}"
+            for entry in self.worst().itertuples()
         )
         lines = [
-            f"{self.model} by {self.method}, leave-one-out over {self.cells:,} cells{part}",
+            f"{self.model} by {self.method}, leave-one-out over {self.entries:,} entries{part}",
             f"  elpd {self.elpd:,.1f} ± {number(self.se)} nats, p_loo {self.p_loo:,.1f}",
-            f"  k-hat: greatest {k.max():.2f}; above {BAD_K:g}: {np.mean(k > BAD_K):.2%} of the cells; above "
+            f"  k-hat: greatest {k.max():.2f}; above {BAD_K:g}: {np.mean(k > BAD_K):.2%} of the entries; above "
             f"{self.good_k:.2f}, the reliability limit for this number of draws: {np.mean(k > self.good_k):.2%}",
             f"  worst: {worst}",
         ]
@@ -103,45 +103,45 @@ def loo(
     rows: Iterable[Any] | None = None,
     features: Iterable[Any] | None = None,
     *,
-    most: int = MOST_CELLS,
+    most: int = MOST_ENTRIES,
     seed: int = 0,
     progress: ProgressReport | bool = False,
 ) -> LeaveOneOut:
-    """Estimate how well each cell is predicted from all others, by `az.loo`, with the k-hat of every cell.
+    """Estimate how well each entry is predicted from all others, by `az.loo`, with the k-hat of every entry.
 
-    A k-hat above 0.7 means that leaving the cell out changes the posterior too much for a reliable estimate [1]_. Whole
-    samples cannot be left out: without its counts, a sample's loadings are unknown, and k-hat is above 0.7 for most
-    samples even where it is low for cells. Fits by vi, svi, map or bld are refused: their draws are not draws of the
-    posterior, and a q that is too narrow scores too well. Compare models and ranks by held-out counts
+    A k-hat above 0.7 means that leaving the entry out changes the posterior too much for a reliable estimate [1]_.
+    Whole samples cannot be left out: without its counts, a sample's loadings are unknown, and k-hat is above 0.7 for
+    most samples even where it is low for entries. Fits by vi, svi, map or bld are refused: their draws are not draws of
+    the posterior, and a q that is too narrow scores too well. Compare models and ranks by held-out counts
     (`bayesnmf.select`), which works for any method.
 
-    Under dirichlet_poisson row totals are given, so the cells of a row are not independent. Each is scored by itself,
-    with mean total × loadings × components, as in ``to_datatree(log_likelihood=True)``. A cell that is left out is then
-    not entirely unseen: it follows from the row's total and the other cells. Missing cells are not scored.
+    Under dirichlet_poisson row totals are given, so the entries of a row are not independent. Each is scored by itself,
+    with mean total × loadings × components, as in ``to_datatree(log_likelihood=True)``. An entry that is left out is
+    then not entirely unseen: it follows from the row's total and the other entries. Missing entries are not scored.
 
     Parameters
     ----------
     fit : Fit
         Fit by gibbs, nuts or smc.
     rows, features : iterable of names, optional
-        Names of the rows and features whose cells are scored; by default all.
+        Names of the rows and features whose entries are scored; by default all.
     most : int
-        Largest number of cells to examine. If there are more, a random sample of this size corrects a sum over all
-        cells at the posterior means (the difference estimator of [2]_), with the additional error `sampling_se`.
+        Largest number of entries to examine. If there are more, a random sample of this size corrects a sum over all
+        entries at the posterior means (the difference estimator of [2]_), with the additional error `sampling_se`.
     seed : int
-        Seed of the random sample of cells.
+        Seed of the random sample of entries.
     progress : bool or callable
         Progress report, as for `bayesnmf.fit`.
 
     Returns
     -------
     LeaveOneOut
-        If all cells are examined, equal up to rounding to `az.loo` of the tree with their log-likelihoods.
+        If all entries are examined, equal up to rounding to `az.loo` of the tree with their log-likelihoods.
 
     Raises
     ------
     TypeError, ValueError
-        A fit by another method, unknown names, only missing cells, or fewer than 25 draws, or than 8 in a chain of
+        A fit by another method, unknown names, only missing entries, or fewer than 25 draws, or than 8 in a chain of
         gibbs or nuts.
 
     References
@@ -162,22 +162,22 @@ def loo(
     fewest = 1 if is_resampled(fit) else FEWEST_DRAWS
     check_least_draws(posterior.chains, posterior.draws, (fewest, FEWEST_IN_ALL), "loo")
     part = restrict_rows(fit, asked)
-    cells = _Cells(part, columns_asked)
-    total = check_some_observed(cells.number)
-    chosen = cells.places(np.arange(total) if total <= most else np.sort(rng.choice(total, most, replace=False)))
+    entries = _Entries(part, columns_asked)
+    total = check_some_observed(entries.number)
+    chosen = entries.places(np.arange(total) if total <= most else np.sort(rng.choice(total, most, replace=False)))
     with progress_context(progress) as report:
-        return _result(cells, chosen, _score_cells(cells, chosen, report))
+        return _result(entries, chosen, _score_entries(entries, chosen, report))
 
 
-class _Cells:
-    """Counts and draws of the candidate cells; cell c is row c // m and feature c % m of the chosen ones."""
+class _Entries:
+    """Counts and draws of the candidate entries; entry c is row c // m and feature c % m of the chosen ones."""
 
     def __init__(self, fit: Fit, features: Array | None) -> None:
         self.fit = fit
         self.counts: csr_array = take_features(fit.counts.matrix.astype(np.float64), features)
         self.features, self.noise = take_features(fit.feature_names, features), fit.noise.of_features(features)
-        self.mask = None if fit.counts.mask is None else fit.counts.mask.as_cells
-        needed = features if self.mask is None else None  # given totals of observed cells need all features
+        self.mask = None if fit.counts.mask is None else fit.counts.mask.as_entries
+        needed = features if self.mask is None else None  # given totals of observed entries need all features
         self.draws = fit.estimate.take(fit, fit.estimate.held, 0, needed)  # type: ignore[arg-type]
         self.loadings = effective_loadings(fit, self.draws.loadings, self.draws.scale, self.draws.components)
         if self.mask is not None and features is not None:
@@ -188,16 +188,16 @@ class _Cells:
 
     @property
     def number(self) -> int:
-        """Number of observed cells."""
+        """Number of observed entries."""
         n, m = self.counts.shape
         return n * m - (0 if self.mask is None else self.mask.number)
 
     def places(self, numbers: Array) -> Array:
-        """Return the cells that are the observed ones with these numbers."""
+        """Return the entries that are the observed ones with these numbers."""
         return numbers if self.mask is None else self.mask.places_of_observed(numbers)
 
     def log_likelihood(self, chosen: Array) -> Array:
-        """Return log p(count | draw) of some cells, (chains, draws, cells)."""
+        """Return log p(count | draw) of some entries, (chains, draws, entries)."""
         i, j = np.divmod(chosen, self.counts.shape[1])
         means = np.zeros((self.draws.chains, self.draws.draws, len(chosen)))
         for k in range(self.fit.rank):
@@ -210,12 +210,12 @@ class _Cells:
         return LogProbabilities(self.noise, self.counts_at(chosen), np.divmod(chosen, self.counts.shape[1]))
 
     def counts_at(self, chosen: Array) -> Array:
-        """Return the counts of some cells."""
+        """Return the counts of some entries."""
         found = self.counts[np.divmod(chosen, self.counts.shape[1])]
         return np.asarray(found.todense() if hasattr(found, "todense") else found).ravel()
 
     def plug_in(self, chosen: Array) -> tuple[Array, float]:
-        """Return log p(count | posterior means) of some cells, and its sum over all cells."""
+        """Return log p(count | posterior means) of some entries, and its sum over all entries."""
         i, j = np.divmod(chosen, self.counts.shape[1])
         loadings, components = (side.mean(axis=(0, 1)) for side in (self.loadings, self.components))
         if (drawn := self.draws.factors) is not None:
@@ -244,18 +244,18 @@ def relative_efficiency(fit: Fit, draws: Draws) -> float:
     return float(np.nanmean(sizes) / (draws.chains * draws.draws))
 
 
-def _score_cells(cells: _Cells, chosen: Array, report: ProgressReport) -> tuple[Array, Array, float, float]:
-    """Run `az.loo` on blocks of cells; return elpd and k-hat of each cell, total p_loo, and the largest good k-hat."""
+def _score_entries(entries: _Entries, chosen: Array, report: ProgressReport) -> tuple[Array, Array, float, float]:
+    """Run `az.loo` on blocks of entries; return elpd and k-hat of each, total p_loo, and the largest good k-hat."""
     import arviz as az
     import xarray as xr
 
-    reff = relative_efficiency(cells.fit, cells.draws)
-    block = max(1, BLOCK_BYTES // (8 * cells.draws.chains * cells.draws.draws))
+    reff = relative_efficiency(entries.fit, entries.draws)
+    block = max(1, BLOCK_BYTES // (8 * entries.draws.chains * entries.draws.draws))
     elpd, k_hat, p_loo, good_k = [], [], 0.0, BAD_K
     for start in range(0, len(chosen), block):
         report("loo", start, len(chosen), np.nan)
-        values = cells.log_likelihood(chosen[start : start + block])
-        group = xr.Dataset({"counts": (("chain", "draw", "cell"), values)})
+        values = entries.log_likelihood(chosen[start : start + block])
+        group = xr.Dataset({"counts": (("chain", "draw", "entry"), values)})
         group = group.assign_coords(chain=np.arange(values.shape[0]), draw=np.arange(values.shape[1]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # warnings about k-hats, which the result shows
@@ -268,31 +268,31 @@ def _score_cells(cells: _Cells, chosen: Array, report: ProgressReport) -> tuple[
     return np.concatenate(elpd), np.concatenate(k_hat), p_loo, good_k
 
 
-def _result(cells: _Cells, chosen: Array, found: tuple[Array, Array, float, float]) -> LeaveOneOut:
+def _result(entries: _Entries, chosen: Array, found: tuple[Array, Array, float, float]) -> LeaveOneOut:
     import pandas as pd
 
     elpd_i, k_hat, p_loo, good_k = found
-    number_of_cells, looked = cells.number, len(chosen)
+    number_of_entries, looked = entries.number, len(chosen)
     elpd, sampling_se = float(elpd_i.sum()), 0.0
-    if looked < number_of_cells:
-        plug_in, everywhere = cells.plug_in(chosen)
+    if looked < number_of_entries:
+        plug_in, everywhere = entries.plug_in(chosen)
         gap = elpd_i - plug_in
-        elpd = everywhere + number_of_cells * float(gap.mean())
+        elpd = everywhere + number_of_entries * float(gap.mean())
         spread = float(gap.std(ddof=1)) if looked > 1 else np.inf
-        sampling_se = number_of_cells * spread * np.sqrt((1 - looked / number_of_cells) / looked)
-    i, j = np.divmod(chosen, cells.counts.shape[1])
-    named = {"row": cells.fit.row_names[i], "feature": cells.features[j], "count": cells.counts_at(chosen)}
+        sampling_se = number_of_entries * spread * np.sqrt((1 - looked / number_of_entries) / looked)
+    i, j = np.divmod(chosen, entries.counts.shape[1])
+    named = {"row": entries.fit.row_names[i], "feature": entries.features[j], "count": entries.counts_at(chosen)}
     return LeaveOneOut(
         elpd=elpd,
-        se=float(np.sqrt(number_of_cells * np.var(elpd_i, ddof=1))) if looked > 1 else np.nan,
-        p_loo=p_loo * number_of_cells / looked,
+        se=float(np.sqrt(number_of_entries * np.var(elpd_i, ddof=1))) if looked > 1 else np.nan,
+        p_loo=p_loo * number_of_entries / looked,
         sampling_se=float(sampling_se),
-        cells=number_of_cells,
+        entries=number_of_entries,
         pointwise=pd.DataFrame({**named, "elpd": elpd_i, "pareto_k": k_hat}),
         good_k=good_k,
-        model=cells.fit.model,
-        method=cells.fit.method,
-        notes=_notes(cells.fit),
+        model=entries.fit.model,
+        method=entries.fit.method,
+        notes=_notes(entries.fit),
     )
 
 

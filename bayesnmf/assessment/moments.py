@@ -23,11 +23,11 @@ CONSTANT = 1e-9  # an sd below this share of the mean is rounding error
 
 
 class Entries(NamedTuple):
-    """Rows, features and cells to compare; cells are given by positions within these rows and features."""
+    """Rows, features and entries to compare; entries are given by positions within these rows and features."""
 
     rows: Array
     features: Array
-    cells: tuple[Array, Array]
+    entries: tuple[Array, Array]
 
 
 class Moments(NamedTuple):
@@ -52,14 +52,14 @@ class Moments(NamedTuple):
 
 
 def choose_entries(fit: Fit, most: int, seed: int) -> Entries:
-    """Choose rows, features and cells at random, at most `most` entries of each quantity."""
+    """Choose rows, features and entries at random, at most `most` entries of each quantity."""
     rng = np.random.default_rng(seed)
     rows, features = (
         np.sort(rng.choice(size, min(size, max(most // fit.rank, 1)), replace=False)) for size in fit.counts.shape
     )
     number = len(rows) * len(features)
-    cells = np.sort(rng.choice(number, min(number, most), replace=False))
-    return Entries(rows, features, np.divmod(cells, len(features)))
+    entries = np.sort(rng.choice(number, min(number, most), replace=False))
+    return Entries(rows, features, np.divmod(entries, len(features)))
 
 
 def draw_quantities(fit: Fit, reference: Fit, chosen: Entries, seed: int) -> dict[str, Array]:
@@ -100,11 +100,11 @@ def _on_simplex(loadings: Array, components: Array) -> tuple[Array, Array]:
 
 
 def _quantities(loadings: Array, components: Array, chosen: Entries) -> dict[str, Array]:
-    row, feature = chosen.cells
-    cells = np.zeros((*loadings.shape[:-2], len(row)))
+    row, feature = chosen.entries
+    entries = np.zeros((*loadings.shape[:-2], len(row)))
     for k in range(loadings.shape[-1]):  # one component at a time, for memory
-        cells += loadings[..., row, k] * components[..., k, feature]
-    flat = (loadings.reshape(*cells.shape[:-1], -1), components.reshape(*cells.shape[:-1], -1), cells)
+        entries += loadings[..., row, k] * components[..., k, feature]
+    flat = (loadings.reshape(*entries.shape[:-1], -1), components.reshape(*entries.shape[:-1], -1), entries)
     return dict(zip(QUANTITIES, flat, strict=True))
 
 

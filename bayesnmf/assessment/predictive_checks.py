@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 SCALARS = {
     "total": "sum of all counts",
-    "share of zeros": "share of all cells that are zero",
-    "largest count": "largest count in any cell",
-    "dispersion": "variance of the cells divided by their mean; 0 without counts",
+    "share of zeros": "share of all entries that are zero",
+    "largest count": "largest count in any entry",
+    "dispersion": "variance of the entries divided by their mean; 0 without counts",
     "misfit": "Freeman–Tukey, Σ (√count − √mean)², at the fitted means",
 }
 DRAWS, REFITS = 200, 24
@@ -44,7 +44,7 @@ FEW = f"fewer than {LEAST} replicates were fitted, so there are no p-values"
 POINT = "a point estimate: replicated totals lack the uncertainty of the parameters, so their intervals are too narrow"
 SAMPLED = "p-values and statistics are those of {rows:,} of {all:,} rows, evenly spaced"
 GIVEN = "the model is given the row totals, so they and the total are equal in every replicate and not checked"
-MISSING = "of the observed cells alone: {:,} are missing, in replicates as in the counts"
+MISSING = "of the observed entries alone: {:,} are missing, in replicates as in the counts"
 ROUNDED = "not all counts are whole, but all replicated ones are: do not compare shares of zeros and small counts"
 
 
@@ -63,7 +63,7 @@ class PredictiveChecks(Shown):
         feature, and misfit_ratio, the misfit of the counts divided by the mean misfit of refitted replicates. Under
         dirichlet_poisson row totals are given, so `rows` does not contain them.
     histogram : DataFrame
-        By count (0, 1, 2, …, up to 39): the number of cells with this count, observed, mean, low and high.
+        By count (0, 1, 2, …, up to 39): the number of entries with this count, observed, mean, low and high.
     replicated : dict of ndarray (refits,)
         By statistic, what it would be in the observed counts if it differed from expectation as in each refitted
         replicate.
@@ -171,12 +171,12 @@ def predictive_checks(
     are drawn in the same way and fitted again (`bayesnmf.assessment.refit_statistics`), since counts lie closer to
     means that were fitted to them: by map for fits by map, else by vi, with the noise of the fit and its dispersion.
     They ask whether the model could have made the counts. All together have a p-value below 0.05 in about 5 % of data
-    sets that follow the model (docs/reliability.md). The misfit, which compares single cells with their means, shows
+    sets that follow the model (docs/reliability.md). The misfit, which compares single entries with their means, shows
     best that the rank is too small or that counts vary more than the noise says.
 
     Results do not depend on the number of threads. The time of a replicate grows with the number of its counts, or of
-    its cells if these are fewer; a refit takes up to 12 iterations of a fit. Missing cells are missing in replicates,
-    too, and are in no statistic.
+    its entries if these are fewer; a refit takes up to 12 iterations of a fit. Missing entries are missing in
+    replicates, too, and are in no statistic.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ from bayesnmf.types import Array
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_BINS, CELLS, ENTRIES = 40, 2**18, 2**16
+MOST_BINS, BLOCK, ENTRIES = 40, 2**18, 2**16
 
 
 class Measured(NamedTuple):
@@ -50,10 +50,10 @@ def measure(
 ) -> Measured:  # fmt: skip
     """Return the statistics of counts (n, m), and of their means, loadings (n, K) @ components (K, m), and noise.
 
-    They are those of the observed cells if some are missing.
+    They are those of the observed entries if some are missing.
     """
     n, m = matrix.shape
-    cells = max(n * m - (0 if mask is None else mask.number), 1)
+    entries = max(n * m - (0 if mask is None else mask.number), 1)
     data = matrix.data.astype(np.float64, copy=False)
     zeros, squares = _expected_zeros_and_squares(noise, loadings, components, mask)
     largest = expected_largest = 0.0
@@ -69,16 +69,16 @@ def measure(
     return Measured(
         {
             "total": float(data.sum()),
-            "share of zeros": 1 - len(data) / cells,
+            "share of zeros": 1 - len(data) / entries,
             "largest count": largest,
-            "dispersion": _dispersion(float(data.sum()), float(data @ data), cells),
+            "dispersion": _dispersion(float(data.sum()), float(data @ data), entries),
             "misfit": float(found.rows.sum()),
         },
         {
             "total": total,
-            "share of zeros": zeros / cells,
+            "share of zeros": zeros / entries,
             "largest count": expected_largest,
-            "dispersion": _dispersion(total, squares, cells),
+            "dispersion": _dispersion(total, squares, entries),
             "misfit": 0.0,
         },
         found,
@@ -86,7 +86,7 @@ def measure(
 
 
 def _of_observed(found: Misfits, mask: Mask, loadings: Array, components: Array) -> tuple[Misfits, float]:
-    """Return misfits of counts without those of missing cells, which are their means, and the sum of these means."""
+    """Return misfits of counts without those of missing entries, which are their means, and the sum of these means."""
     rows, features = mask.products_by_row(loadings, components.T), mask.sums_by_feature(loadings).T * components
     left = Misfits(
         np.where(mask.seen_rows, found.rows - rows, 0.0),
@@ -95,17 +95,17 @@ def _of_observed(found: Misfits, mask: Mask, loadings: Array, components: Array)
     return left, float(rows.sum())
 
 
-def _dispersion(total: float, squares: float, cells: int) -> float:
-    """Return the variance of the cells divided by their mean; 0 without counts."""
-    mean = total / cells
-    return (squares / cells - mean**2) / mean if total else 0.0
+def _dispersion(total: float, squares: float, entries: int) -> float:
+    """Return the variance of the entries divided by their mean; 0 without counts."""
+    mean = total / entries
+    return (squares / entries - mean**2) / mean if total else 0.0
 
 
 def _expected_zeros_and_squares(
     noise: Noise, loadings: Array, components: Array, mask: Mask | None
 ) -> tuple[float, float]:
-    """Return the expected number of zeros, and the sum of expected squares, of observed cells, some rows at a time."""
-    step, zeros, squares = max(CELLS // components.shape[1], 1), 0.0, 0.0
+    """Return the expected number of zeros and the sum of expected squares of observed entries, some rows at a time."""
+    step, zeros, squares = max(BLOCK // components.shape[1], 1), 0.0, 0.0
     for first in range(0, len(loadings), step):
         rows = slice(first, first + step)
         means, own = loadings[rows] @ components, noise.of_rows(rows)
@@ -169,7 +169,7 @@ class Gathered:
 
 
 def _small_counts(matrix: csr_array, mask: Mask | None) -> Array:
-    """Return the number of observed cells that hold 0, 1, 2, …, up to `MOST_BINS` of them."""
+    """Return the number of observed entries that hold 0, 1, 2, …, up to `MOST_BINS` of them."""
     n, m = matrix.shape
     small = np.rint(matrix.data[matrix.data < MOST_BINS - 0.5]).astype(np.int64)
     histogram = np.bincount(small, minlength=MOST_BINS)

@@ -1,4 +1,4 @@
-"""Draw a replicate of the counts of a fit, with the same cells missing."""
+"""Draw a replicate of the counts of a fit, with the same entries missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
 
-CELLS = 2**18  # cells at a time
+ENTRIES = 2**18  # entries at a time
 
 
 def totals_to_replicate(fit: FitRecord) -> Array | None:
@@ -24,19 +24,19 @@ def totals_to_replicate(fit: FitRecord) -> Array | None:
 def replicate_of(fit: FitRecord, means: tuple[Array, Array], seed: int, threads: int | None = None) -> csr_array:
     """Return counts (n, m) around the means, the product of two factors, with the noise of the fit.
 
-    Missing cells have none. Given totals are those of the observed cells, whose counts are multinomial.
+    Missing entries have none. Given totals are those of the observed entries, whose counts are multinomial.
     """
     counts, totals = fit.counts, totals_to_replicate(fit)
     if counts.mask is not None and totals is not None:
-        return _of_observed_cells(counts.mask, means, totals, np.random.default_rng(seed))
+        return _of_observed_entries(counts.mask, means, totals, np.random.default_rng(seed))
     drawn = replicated_counts(*means, totals, seed, threads, noise_of_draws(fit.noise, counts.shape))
     return drawn if counts.mask is None else counts.mask.apply(drawn)
 
 
-def _of_observed_cells(mask: Mask, means: tuple[Array, Array], totals: Array, rng: np.random.Generator) -> csr_array:
-    """Return multinomial counts of the observed cells of each row, some rows at a time."""
+def _of_observed_entries(mask: Mask, means: tuple[Array, Array], totals: Array, rng: np.random.Generator) -> csr_array:
+    """Return multinomial counts of the observed entries of each row, some rows at a time."""
     loadings, components = means
-    parts, step = [], max(CELLS // components.shape[1], 1)
+    parts, step = [], max(ENTRIES // components.shape[1], 1)
     for first in range(0, len(loadings), step):
         rows = slice(first, first + step)
         shares = np.where(mask.hidden(rows), 0.0, loadings[rows] @ components)

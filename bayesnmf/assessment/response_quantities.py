@@ -89,7 +89,7 @@ class Quantities:
         return Quantity(name, float(self.components[k, feature]), Weights(components=([k], [feature], [1.0])), values)
 
     def rate(self, row: int, feature: int) -> Quantity:
-        """Return the expected count of a cell given loadings and components."""
+        """Return the expected count of an entry given loadings and components."""
         counts, theta, beta = self.fit.counts, self.loadings[row], self.components[:, feature]
         rows = counts.row_totals if MODELS[self.fit.model].given_totals else counts.row_factor.ravel()
         unit = float(np.broadcast_to(rows, counts.shape[:1])[row])

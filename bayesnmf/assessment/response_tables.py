@@ -96,9 +96,9 @@ class LinearResponse(Shown):
         return self._table(self._entries(rows, features), interval)
 
     def rates(self, rows: Iterable[Any] | None, features: Iterable[Any] | None, interval: float = 0.9) -> pd.DataFrame:
-        """Return the same table for the expected counts of the cells of some rows and features.
+        """Return the same table for the expected counts of the entries of some rows and features.
 
-        None stands for all of them; every cell is one solution.
+        None stands for all of them; every entry is one solution.
         """
         at = self._places(rows, "rows"), self._places(features, "features")
         if MODELS[self.fit.model].given_totals:

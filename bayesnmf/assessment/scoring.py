@@ -4,7 +4,7 @@ There are two kinds. *Thinned*: every count is kept for training with probabilit
 λ(1 − p)/p. *Withheld*: whole samples are set aside; `transform` is given half of their counts, and predicts the others.
 
 Scores are conditional on the held-out row totals: the prediction is then multinomial with probabilities
-λ_ij / Σ_j λ_ij, with sums over observed cells. The factor (1 − p)/p and the scale of a row cancel, so all models are
+λ_ij / Σ_j λ_ij, with sums over observed entries. The factor (1 − p)/p and the scale of a row cancel, so all models are
 comparable.
 """
 
@@ -21,14 +21,14 @@ from scipy.stats import binom
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import Mask
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.kernels.cpu.likelihood import cell_rates
+from bayesnmf.kernels.cpu.likelihood import entry_rates
 from bayesnmf.results.batches import iterate_factors
 from bayesnmf.results.record import factors_of_means, iterate_means
 from bayesnmf.types import Array
 
 MIXED = 1e-6
 SCORE_DRAWS, MOST_SCORE_DRAWS = 200, 1600
-PIT_CELLS = 5000
+PIT_ENTRIES = 5000
 SMALLEST = 1e-100
 BATCHES = 20  # number of batches of draws
 TARGET = 5e-4  # Monte Carlo error, in nats for each count, at which a score needs no more draws
@@ -37,7 +37,7 @@ TARGET = 5e-4  # Monte Carlo error, in nats for each count, at which a score nee
 class Score(NamedTuple):
     """Held-out log-likelihood for each count, in nats, without the multinomial coefficient.
 
-    exp(−per_count) is the perplexity. `cells` is the number of held-out nonzeros; `floored` of them had a predictive
+    exp(−per_count) is the perplexity. `entries` is the number of held-out nonzeros; `floored` of them had a predictive
     probability below the background that is mixed in. `error` is the Monte Carlo error of `per_count` when averaging
     over `draws` draws: the root of its variance plus its squared bias, as the log of a mean of draws is too low; 0 for
     a point. `rows` are the logs of each row, (n,), whose sum for each count is `per_count`.
@@ -45,7 +45,7 @@ class Score(NamedTuple):
 
     per_count: float
     floored: int
-    cells: int
+    entries: int
     error: float
     draws: int
     rows: Array
@@ -105,18 +105,18 @@ def score(fit: Fit, held_out: Counts, frequencies: Array, draws: int, seed: int,
     sums, logs = _zeros(held_out), np.zeros(held_out.shape[0])
     drawn = zip(fit.estimate.iterate_by_rows(fit, most, seed), iterate_factors(fit, most, seed), strict=False)
     for (take, components), factors in drawn:
-        for part in _cells(held_out, frequencies):
+        for part in _entries(held_out, frequencies):
             left, right = factors_of_means(fit, take(part.rows)[0], components, factors, rows=part.rows)
-            probability = cell_probabilities(part.matrix, part.places, left, right, part.mask)
-            sums[part.cells] += probability
+            probability = entry_probabilities(part.matrix, part.places, left, right, part.mask)
+            sums[part.entries] += probability
             weights = part.matrix.data * np.log((1 - MIXED) * probability + part.mixed_in)
             logs[part.rows] = np.bincount(part.places, weights=weights, minlength=part.matrix.shape[0])
         means.add(logs)
         if means.used % draws == 0 and not means.in_order and means.error() <= TARGET * held_out.total:
             break
     floored = sum(
-        int(np.sum((1 - MIXED) * sums[part.cells] / means.used < part.mixed_in))
-        for part in _cells(held_out, frequencies)
+        int(np.sum((1 - MIXED) * sums[part.entries] / means.used < part.mixed_in))
+        for part in _entries(held_out, frequencies)
     )
     by_row, error = means.log_means(), 0.0 if fit.estimate.kind == "point" else means.error()
     if not held_out.total:
@@ -125,24 +125,24 @@ def score(fit: Fit, held_out: Counts, frequencies: Array, draws: int, seed: int,
     return Score(float(by_row.sum()) / total, floored, held_out.nnz, error / total, means.used, by_row)
 
 
-class _Cells(NamedTuple):
+class _Entries(NamedTuple):
     """Nonzeros of some rows: rows and nonzeros among all, matrix, rows within it, what is mixed in, and the mask."""
 
     rows: slice
-    cells: slice
+    entries: slice
     matrix: csr_array
     places: Array
     mixed_in: Array
     mask: Mask | None
 
 
-def _cells(held_out: Counts, frequencies: Array) -> Iterator[_Cells]:
+def _entries(held_out: Counts, frequencies: Array) -> Iterator[_Entries]:
     first = 0
     for rows, part in held_out.parts():
         matrix = part.matrix
         places = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
         mixed_in = MIXED * frequencies[matrix.indices]
-        yield _Cells(rows, slice(first, first + matrix.nnz), matrix, places, mixed_in, part.mask)
+        yield _Entries(rows, slice(first, first + matrix.nnz), matrix, places, mixed_in, part.mask)
         first += matrix.nnz
 
 
@@ -190,40 +190,40 @@ class _LogMeans:
         return np.logaddexp.reduce(self.batches, axis=0) - np.log(self.used)
 
 
-def cell_probabilities(
+def entry_probabilities(
     matrix: csr_array, rows: Array, loadings: Array, components: Array, mask: Mask | None = None
 ) -> Array:
     """Return λ_ij / Σ_j λ_ij at the nonzeros of `matrix`, and 0 in rows whose means are all 0; j is not missing."""
-    rates = cell_rates(matrix, loadings, np.asfortranarray(components))
+    rates = entry_rates(matrix, loadings, np.asfortranarray(components))
     totals = _observed_sums(loadings, components, mask)[rows]
     return np.divide(rates, totals, out=np.zeros_like(rates), where=totals > 0)
 
 
 def _observed_sums(loadings: Array, components: Array, mask: Mask | None) -> Array:
-    """Return the sums of the means of each row over its observed cells, (n,)."""
+    """Return the sums of the means of each row over its observed entries, (n,)."""
     sums = loadings @ components.sum(axis=1)
     return np.asarray(sums if mask is None else np.maximum(sums - mask.products_by_row(loadings, components.T), 0.0))
 
 
 def pit_coverage(fit: Fit, held_out: Counts, draws: int, seed: int, interval: float = 0.9) -> float:
-    """Return the share of held-out cells inside the central predictive interval, by randomised PIT.
+    """Return the share of held-out entries inside the central predictive interval, by randomised PIT.
 
     u = F(y − 1) + v f(y) with a uniform v is uniform if predictions are calibrated, although counts are discrete
     (Czado, Gneiting & Held 2009). F and f are posterior means of binomials given the held-out row totals. At most
-    5,000 cells are used, drawn at random, including zeros.
+    5,000 entries are used, drawn at random, including zeros.
     """
     rng = np.random.default_rng(seed)
     n, m = held_out.shape
     mask = held_out.mask
     number = n * m - (0 if mask is None else mask.number)
-    cells = rng.choice(number, size=min(number, PIT_CELLS), replace=False)
-    cells = cells if mask is None else mask.places_of_observed(cells)
-    i, j = np.divmod(cells, m)
+    entries = rng.choice(number, size=min(number, PIT_ENTRIES), replace=False)
+    entries = entries if mask is None else mask.places_of_observed(entries)
+    i, j = np.divmod(entries, m)
     rows, place = np.unique(i, return_inverse=True)
     y = held_out.rows(rows).matrix[place, j]
     y = np.asarray(y.todense() if hasattr(y, "todense") else y).ravel()
     totals = held_out.row_totals[i]
-    below, at, used = np.zeros(len(cells)), np.zeros(len(cells)), 0
+    below, at, used = np.zeros(len(entries)), np.zeros(len(entries)), 0
     for loadings, components in iterate_means(fit, draws, seed):
         rate_totals = _observed_sums(loadings, components, mask)[i]
         rates = np.einsum("ck,kc->c", loadings[i], components[:, j])
@@ -232,7 +232,7 @@ def pit_coverage(fit: Fit, held_out: Counts, draws: int, seed: int, interval: fl
         below += binom.cdf(y - 1, totals, p)
         at += binom.pmf(y, totals, p)
         used += 1
-    u = (below + rng.random(len(cells)) * at) / used
+    u = (below + rng.random(len(entries)) * at) / used
     return float(np.mean(np.abs(u - 0.5) <= interval / 2)) if held_out.total else np.nan
 
 

@@ -33,7 +33,7 @@ def add(command: argparse.ArgumentParser) -> None:
                        "quadratic variance (default: %(default)s)")  # fmt: skip
     group.add_argument("--dispersion", metavar="NUMBER", help="of nb1 and nb2 (learned)")
     group.add_argument("--missing", metavar="WORD or FILE",
-                       help="missing cells: zeros for all without a count, or a table with 1 at them and 0 elsewhere, "
+                       help="missing entries: zeros for all without a count, or a table of 1 at them and 0 elsewhere, "
                        "with the names of FILE")  # fmt: skip
     group = command.add_argument_group("sampling")
     for name, default, what in (("chains", "2", "chains, which are compared"), ("draws", "100", "kept rounds of each"),
@@ -60,11 +60,11 @@ def run(options: argparse.Namespace) -> int:
     outputs = check_outputs({"--out": options.out, "--plot": options.plot}, ("--out",), read)
 
     from bayesnmf.assessment.assignment import assign
-    from bayesnmf.cli.reading import read_cells, read_counts_of
+    from bayesnmf.cli.reading import read_counts_of, read_entries
     from bayesnmf.cli.writing import about_counts, finish, records_of, write_table
 
     counts, _ = read_counts_of(options)
-    found = assign(counts, options.catalogue, noise=noise, missing=read_cells(options.missing, options.transpose),
+    found = assign(counts, options.catalogue, noise=noise, missing=read_entries(options.missing, options.transpose),
                    interval=interval, seed=seed, progress=not options.quiet, **rounds)  # fmt: skip
     table = found.table(least)
     about = {"counts": about_counts(counts), "components": len(found.components), "noise": found.noise,

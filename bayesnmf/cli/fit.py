@@ -66,7 +66,7 @@ def add(command: argparse.ArgumentParser) -> None:
     add_covariates(group)
     add_noise(group)
     group.add_argument("--missing", metavar="WORD or FILE",
-                       help="missing cells: zeros for all without a count, or a table with 1 at them and 0 elsewhere, "
+                       help="missing entries: zeros for all without a count, or a table of 1 at them and 0 elsewhere, "
                        "with the names of FILE")  # fmt: skip
     group.add_argument("--weights", metavar="NAME=NUMBER,...",
                        help="how often the counts of matrices count, others once")  # fmt: skip
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
     settings, noise = settings_of_method(options, method), parse_noise(options.noise, options.dispersion)
     weights = parse_weights(options.weights)
 
-    from bayesnmf.cli.reading import read_around, read_cells, read_counts_of
+    from bayesnmf.cli.reading import read_around, read_counts_of, read_entries
     from bayesnmf.fitting.fit import fit
     from bayesnmf.fitting.known import rank_and_known
     from bayesnmf.inference.status import INTERRUPTED as STOPPED
@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
     check_markers_of_rank(outputs, rank)
     found = fit(counts, options.model, asked if known is None else rank, method, seed=seed, options=settings,
                 noise=noise, weights=weights, fixed_components=known,
-                missing=read_cells(options.missing, options.transpose), progress=not options.quiet,
+                missing=read_entries(options.missing, options.transpose), progress=not options.quiet,
                 checkpoint=options.checkpoint, **read_around(options))  # fmt: skip
     if known is not None:
         found = _named(found, list(known.index))

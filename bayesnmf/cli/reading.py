@@ -27,16 +27,16 @@ def read_counts_of(options: argparse.Namespace) -> tuple[Any, tuple[int, int] | 
     return read_counts(options.file, options.transpose, **how), None
 
 
-def read_cells(missing: str | None, transpose: bool) -> Any:
-    """Return the word of missing cells, or a table of booleans by name that is True at them."""
+def read_entries(missing: str | None, transpose: bool) -> Any:
+    """Return the word of missing entries, or a table of booleans by name that is True at them."""
     if missing in (None, "zeros"):
         return missing
     import pandas as pd
 
     from bayesnmf.data.reading import read_counts
 
-    cells = read_counts(missing, transpose)
-    return pd.DataFrame(cells.matrix.toarray() > 0, cells.row_names, cells.feature_names)
+    entries = read_counts(missing, transpose)
+    return pd.DataFrame(entries.matrix.toarray() > 0, entries.row_names, entries.feature_names)
 
 
 def read_exposures(options: argparse.Namespace, sides: tuple[str, ...] = ("row", "feature")) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from bayesnmf.cli.shared import (
 
 HELP = "how many components, and which model"
 DESCRIPTION = (
-    "Rank models, numbers of components and noises by held-out cells or counts, by the stability of the components in "
-    "halves of the rows, or, for small data, by the evidence; check the best one against the counts."
+    "Rank models, numbers of components and noises by held-out entries or counts, by the stability of the components "
+    "in halves of the rows, or, for small data, by the evidence; check the best one against the counts."
 )
 EXAMPLES = """  bayesnmf select counts.csv --ranks 2-8
   bayesnmf select counts.csv --ranks 4,8,12 --models gamma_poisson,dirichlet_poisson --plot ranks.png

@@ -12,7 +12,7 @@ from bayesnmf.cli.shared import add_batch, add_printing, add_reading, add_seed
 HELP = "loadings of new samples, given the components of a fit"
 DESCRIPTION = (
     "Estimate the loadings of new samples with the components of a fit held as they are. Features are matched by name; "
-    "those that the file lacks are taken as missing cells, and those that the fit lacks are left out."
+    "those that the file lacks are taken as missing entries, and those that the fit lacks are left out."
 )
 EXAMPLES = """  bayesnmf transform fit.nc new_samples.csv --out exposures.csv
   bayesnmf transform fit.nc new_samples.h5ad --layer counts --out projected.nc"""

@@ -1,10 +1,10 @@
 """Counts in batches, as the routines for Poisson counts see them.
 
-Given the factors b_gj of batches and features, everything is Poisson with the exposure r_i c_j b_g(i)j of a cell. This
-is written as for counts whose cells have rates (`bayesnmf.data.rated`): the exposure r_i C_g of a row, with the largest
-factor C_g of its batch, of which its cells lack the shares 1 − b_gj / C_g. Given loadings and components, a factor is
-Gamma(a + x_gj, a + R_gj), for the counts x_gj of the batch and their mean R_gj without factors: so with the factors
-integrated out, x_gj is negative binomial with mean R_gj and the dispersion 1/a of quadratic variance.
+Given the factors b_gj of batches and features, everything is Poisson with the exposure r_i c_j b_g(i)j of an entry.
+This is written as for counts whose entries have rates (`bayesnmf.data.rated`): the exposure r_i C_g of a row, with the
+largest factor C_g of its batch, of which its entries lack the shares 1 − b_gj / C_g. Given loadings and components, a
+factor is Gamma(a + x_gj, a + R_gj), for the counts x_gj of the batch and their mean R_gj without factors: so with the
+factors integrated out, x_gj is negative binomial with mean R_gj and the dispersion 1/a of quadratic variance.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ EVENLY = (
 
 @dataclass(frozen=True, eq=False)
 class MissingInBatches:
-    """Missing cells, batch by batch.
+    """Missing entries, batch by batch.
 
     Attributes
     ----------
     parts : list of (ndarray, Mask)
-        Rows of each batch, and their missing cells.
+        Rows of each batch, and their missing entries.
     """
 
     parts: list[tuple[Array, Mask]]
 
     @classmethod
     def of(cls, mask: Mask, batches: Batches) -> MissingInBatches:
-        """Return the missing cells of each batch."""
+        """Return the missing entries of each batch."""
         members = [np.flatnonzero(batches.codes == batch) for batch in range(batches.number)]
         return cls([(rows, mask.rows(rows)) for rows in members])
 
 
 @dataclass(frozen=True, eq=False)
 class UnexposedGroups(Unexposed):
-    """The share of its exposure that each cell lacks, as its batch does; missing cells lack all of it.
+    """The share of its exposure that each entry lacks, as its batch does; missing entries lack all of it.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class UnexposedGroups(Unexposed):
         Shares of the batches.
     batches : Batches
     whole : Mask or None
-        Missing cells.
+        Missing entries.
     missing_parts : MissingInBatches or None
     """
 
@@ -69,7 +69,7 @@ class UnexposedGroups(Unexposed):
 
     @property
     def seen_rows(self) -> Array:
-        """Whether each row has an observed cell, (n,)."""
+        """Whether each row has an observed entry, (n,)."""
         return np.ones(len(self.batches.codes), bool) if self.whole is None else self.whole.seen_rows
 
     def sums_by_row(self, factor: Array) -> Array:
@@ -97,7 +97,7 @@ class UnexposedGroups(Unexposed):
 
 
 def unexposed(lost: Array, batches: Batches, whole: Mask | None, parts: Any = None) -> UnexposedGroups:
-    """Return the shares that cells lack, with what is missing as a whole."""
+    """Return the shares that entries lack, with what is missing as a whole."""
     nothing: Any = csr_array((len(batches.codes), lost.shape[1]), dtype=np.float64)
     if whole is not None and parts is None:
         parts = MissingInBatches.of(whole, batches)
@@ -146,17 +146,17 @@ class BatchedCounts(RatedCounts):
         """The counts without what batches have more or less of than all rows, if these all had the same means.
 
         A start from the counts as they are has components for batches, and what they take the factors do not get.
-        Counts are whole numbers again, as those on disk are: above or below by the place of a cell, without a bias.
+        Counts are whole numbers again, as those on disk are: above or below by the place of an entry, without a bias.
         """
         x, a = self.rated.toarray(), self.shape_of_factors
         expected = x.sum(axis=1, keepdims=True) * x.sum(axis=0) / max(x.sum(), 1.0)
         factors = (a + x) / (a + expected)
 
         def even(number: int, rows: slice, part: Any) -> csr_array:
-            cells = part.matrix.tocoo()
-            data = cells.data / factors[self.batches.codes[rows][cells.row], cells.col]
-            places = ((rows.start + cells.row) * EVENLY[0] + cells.col * EVENLY[1]) % 1.0
-            found = csr_array((np.floor(data + places), cells.coords), shape=part.shape)
+            entries = part.matrix.tocoo()
+            data = entries.data / factors[self.batches.codes[rows][entries.row], entries.col]
+            places = ((rows.start + entries.row) * EVENLY[0] + entries.col * EVENLY[1]) % 1.0
+            found = csr_array((np.floor(data + places), entries.coords), shape=part.shape)
             found.eliminate_zeros()
             return found.astype(self.dtype)
 
@@ -172,10 +172,10 @@ class BatchedCounts(RatedCounts):
 
     @cached_property
     def missing_parts(self) -> MissingInBatches | None:
-        """Missing cells of each batch."""
+        """Missing entries of each batch."""
         return None if self.plain.mask is None else MissingInBatches.of(self.plain.mask, self.batches)
 
-    def cells(self, rows: slice) -> tuple[Array, None]:
+    def entries(self, rows: slice) -> tuple[Array, None]:
         """Return the counts of some batches, (batches, m); none are missing as a whole."""
         return self.rated[rows].toarray(), None
 

@@ -148,7 +148,7 @@ def check_drawable(means: np.ndarray, cure: str) -> None:
 
 
 def same_counts(one: Any, other: Any) -> bool:
-    """Return whether two sets of counts have equal matrices and missing cells; their names may differ."""
+    """Return whether two sets of counts have equal matrices and missing entries; their names may differ."""
     a, b = one.matrix, other.matrix
     if one.mask is not other.mask and (one.mask is None or not one.mask.same_as(other.mask)):
         return False
@@ -168,34 +168,34 @@ def check_may_have_nan(counts: Any) -> None:
     ):
         raise TypeError(
             f"missing='nan' needs an array, a table or a sparse matrix: found {type(counts).__name__}; give the "
-            "values, or the missing cells as missing="
+            "values, or the missing entries as missing="
         )
 
 
 def check_missing_word(missing: Any) -> Any:
-    """Return None, "nan" or "zeros"; refuse cells, which would be those of one matrix alone."""
+    """Return None, "nan" or "zeros"; refuse entries, which would be those of one matrix alone."""
     if missing is not None:
         check_choice(missing, "missing", ("nan", "zeros"))
     return missing
 
 
-def check_cells(values: Any, argument: str, shape: tuple[int, int]) -> Any:
-    """Return a choice of cells: an array of booleans, or a sparse matrix as CSR; refuse other values and shapes."""
-    cells: Any = values
-    if hasattr(cells, "tocsr"):
-        cells = cells.tocsr(copy=True)
-        if cells.dtype == np.bool:
-            cells.eliminate_zeros()
+def check_entries(values: Any, argument: str, shape: tuple[int, int]) -> Any:
+    """Return a choice of entries: an array of booleans, or a sparse matrix as CSR; refuse other values and shapes."""
+    entries: Any = values
+    if hasattr(entries, "tocsr"):
+        entries = entries.tocsr(copy=True)
+        if entries.dtype == np.bool:
+            entries.eliminate_zeros()
     else:
-        cells = np.asarray(values)
-        if cells.dtype != np.bool:
+        entries = np.asarray(values)
+        if entries.dtype != np.bool:
             raise TypeError(
                 f"{argument} must be an array of booleans, or a sparse matrix: found {shown(values)}; give "
                 f"{argument}=values > 0"
             )
-    if cells.shape != shape:
-        raise ValueError(f"{argument} must have the shape of the counts, {shape}: found {cells.shape}; transpose it")
-    return cells
+    if entries.shape != shape:
+        raise ValueError(f"{argument} must have the shape of the counts, {shape}: found {entries.shape}; transpose it")
+    return entries
 
 
 def check_zeros_in_memory(counts: Any) -> None:
@@ -207,19 +207,19 @@ def check_zeros_in_memory(counts: Any) -> None:
         )
 
 
-def check_some_observed(cells: int) -> int:
-    """Return the number of observed cells that were chosen; refuse none."""
-    if not cells:
-        raise ValueError("rows and features must have an observed cell: found only missing ones; choose others")
-    return cells
+def check_some_observed(entries: int) -> int:
+    """Return the number of observed entries that were chosen; refuse none."""
+    if not entries:
+        raise ValueError("rows and features must have an observed entry: found only missing ones; choose others")
+    return entries
 
 
 def check_complete(counts: Any, what: str) -> Any:
-    """Return the counts; refuse missing cells where all are needed."""
+    """Return the counts; refuse missing entries where all are needed."""
     if counts.mask is not None:
         raise ValueError(
-            f"{what} needs counts without missing cells: found {counts.mask.number:,}; leave out rows or features that "
-            "have some; fit, transform, expected and intervals of a chain take them"
+            f"{what} needs counts without missing entries: found {counts.mask.number:,}; leave out rows or features "
+            "that have some; fit, transform, expected and intervals of a chain take them"
         )
     return counts
 

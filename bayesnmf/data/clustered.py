@@ -1,6 +1,6 @@
 """Counts with negative binomial noise of linear variance, as the routines for Poisson counts see them.
 
-A cell with mean λ and dispersion s has a Poisson number of clusters with mean λ e, e = log(1 + s) / s, and in each
+An entry with mean λ and dispersion s has a Poisson number of clusters with mean λ e, e = log(1 + s) / s, and in each
 cluster a number of counts that depends on s alone. So routines for Poisson counts fit the clusters, which are exposed e
 times as much; their expected number takes the place of the counts in an allocation step
 (`bayesnmf.kernels.cpu.rising`). The probability of the counts is, with the spread s' = log(1 + s),
@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.dispersed import LEAST, DispersedCounts
-from bayesnmf.kernels.cpu.clusters import sums_of_cells
+from bayesnmf.kernels.cpu.clusters import sums_of_entries
 from bayesnmf.kernels.cpu.underflow import Spread
 from bayesnmf.priors.noise import NegativeBinomial
 from bayesnmf.types import Array
@@ -101,6 +101,6 @@ class ClusteredCounts(DispersedCounts):
         s, found = self.of_lines, self.log_prior
         if self.given_totals:
             totals = self.row_totals
-            return found - float(sums_of_cells(totals, np.ones_like(totals), s / np.maximum(totals, 1.0))[:, 0].sum())
+            return found - float(sums_of_entries(totals, np.ones_like(totals), s / np.maximum(totals, 1.0))[:, 0].sum())
         totals = self.feature_totals if self.noise.by_feature else self.row_totals
         return found - float((totals * (np.log(exposure_of(s)) + np.log1p(s))).sum())

@@ -122,7 +122,7 @@ def check_unmasked(x: Any, name: str) -> None:
     """Refuse masked arrays, and lists of masked rows."""
     if has_mask(x):
         raise TypeError(
-            f"{name} must not be a masked array: only fit, compare, modes, project and transform take missing cells; "
+            f"{name} must not be a masked array: only fit, compare, modes, project and transform take missing entries; "
             "leave out the rows or features that have some, or use .filled(0) if what is masked was counted as 0"
         )
 

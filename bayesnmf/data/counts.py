@@ -44,7 +44,7 @@ class Counts:
     feature_exposure : array, (m,), or None
         Exposure c_j > 0 of every feature, in the same way.
     mask : Mask or None
-        Cells that are missing, where the matrix has no counts; None is no cell.
+        Entries that are missing, where the matrix has no counts; None is no entry.
     batch : Batches or None
         Batch of every sample (`bayesnmf.data.batches`).
     """
@@ -223,7 +223,7 @@ class Counts:
         return replace(self, matrix=self.matrix[chosen], **self.of_rows(chosen))
 
     def of_rows(self, index: Any) -> dict[str, Any]:
-        """Return what belongs to some rows beside their counts: names, exposures, missing cells and batches."""
+        """Return what belongs to some rows beside their counts: names, exposures, missing entries and batches."""
         own = {name: getattr(self, name) for name in ("mask", "batch")}
         exposure = None if self.row_exposure is None else self.row_exposure[index]
         parts = {name: each and each.rows(index) for name, each in own.items()}
@@ -246,13 +246,13 @@ class Counts:
         return replace(self, row_exposure=row_exposure, feature_exposure=feature_exposure)
 
     def with_mask(self, mask: Mask | None) -> Counts:
-        """Return the counts with these cells missing, and no others; what is counted there is left out."""
+        """Return the counts with these entries missing, and no others; what is counted there is left out."""
         if mask is None:
             return self if self.mask is None else replace(self, mask=None)
         return replace(self, matrix=mask.apply(self.matrix), mask=mask)
 
     def completed(self, means: tuple[np.ndarray, np.ndarray] | None) -> Counts:
-        """Return the counts without a mask, with products of two factors, (n,) and (m,), or zeros in missing cells."""
+        """Return the counts without a mask, with products of factors, (n,) and (m,), or zeros in missing entries."""
         plain = self.with_mask(None)
         if self.mask is None or means is None:
             return plain
@@ -292,7 +292,7 @@ class Counts:
         given = {"rows": self.row_exposure, "features": self.feature_exposure}
         exposed = " and ".join(side for side, exposure in given.items() if exposure is not None)
         more = f", with exposures of {exposed}" if exposed else ""
-        more += "" if self.mask is None else f", {self.mask.number:,} cells missing"
+        more += "" if self.mask is None else f", {self.mask.number:,} entries missing"
         return f"Counts({n:,} rows × {m:,} features, {self.nnz:,} nonzeros, total {self.total:,.12g}{more})"
 
 

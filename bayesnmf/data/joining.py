@@ -1,6 +1,6 @@
 """Join several count matrices of the same rows by features.
 
-Rows are matched by name, or where no matrix has names by position; what a matrix lacks are missing cells. Names of
+Rows are matched by name, or where no matrix has names by position; what a matrix lacks are missing entries. Names of
 features stay as they are, but for those that two matrices have, and for numbers in place of names, which are told apart
 as "sbs: A[C>A]A".
 """
@@ -139,7 +139,7 @@ def _combined(noises: Mapping[str, Noise], told: Matrices) -> Noise:
 
 
 def joined(parts: Mapping[str, Counts], weights: Any = None) -> SeveralCounts:
-    """Return matrices side by side; their rows are matched by name, and what one lacks are missing cells.
+    """Return matrices side by side; their rows are matched by name, and what one lacks are missing entries.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def _feature_names(parts: Mapping[str, Counts]) -> Array:
 
 
 def _mask(counts: list[Counts], places: list[Array], lacks: Array, codes: Array) -> Mask | None:
-    """Return the cells that matrices say to be missing, and those of rows that they lack."""
+    """Return the entries that matrices say to be missing, and those of rows that they lack."""
     mask: Mask | None = None
     if lacks.any():
         kinds, groups = np.unique(lacks, axis=0, return_inverse=True)
@@ -286,6 +286,6 @@ def _tell(lacks: Array, row_names: Array, names: list[str]) -> None:
         if lost.any():
             first = listed([str(each) for each in row_names[lost]])
             warn_of_data(
-                f"counts {name!r} lack {lost.sum():,} of the {len(lost):,} rows, which are taken as missing cells, not "
-                f"as zeros: {first}"
+                f"counts {name!r} lack {lost.sum():,} of the {len(lost):,} rows, which are taken as missing entries, "
+                f"not as zeros: {first}"
             )

@@ -1,4 +1,4 @@
-"""Which cells of a count matrix are missing, as the smaller of the two sets of cells."""
+"""Which entries of a count matrix are missing, as the smaller of the two sets of entries."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bayesnmf.types import Array
 
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """Cells that are missing, which is not a count of 0: nobody looked.
+    """Entries that are missing, which is not a count of 0: nobody looked.
 
     Attributes
     ----------
     pattern : csr_array (n, m)
-        Ones at the cells of the smaller set, in float64, with sorted indices.
+        Ones at the entries of the smaller set, in float64, with sorted indices.
     of_missing : bool
-        Whether these are the missing cells, or all others.
+        Whether these are the missing entries, or all others.
     """
 
     pattern: csr_array
@@ -29,35 +29,35 @@ class Mask:
 
     @classmethod
     def of(cls, missing: csr_array) -> Mask:
-        """Return the mask of the cells that a sparse matrix stores."""
+        """Return the mask of the entries that a sparse matrix stores."""
         n, m = missing.shape
         if 2 * missing.nnz <= n * m:
             return cls(missing, True)
         observed = np.ones((n, m), bool)
-        cells = missing.tocoo()
-        observed[cells.row, cells.col] = False
+        entries = missing.tocoo()
+        observed[entries.row, entries.col] = False
         return cls(as_pattern(observed), False)
 
     @property
     def number(self) -> int:
-        """Number of missing cells."""
+        """Number of missing entries."""
         n, m = self.pattern.shape
         return self.pattern.nnz if self.of_missing else n * m - self.pattern.nnz
 
     @property
     def missing(self) -> csr_array:
-        """Pattern of the missing cells."""
+        """Pattern of the missing entries."""
         return self.pattern if self.of_missing else as_pattern(self.pattern.toarray() == 0)
 
     @cached_property
     def seen_rows(self) -> Array:
-        """Whether each row has an observed cell, (n,)."""
+        """Whether each row has an observed entry, (n,)."""
         stored = np.diff(self.pattern.indptr)
         return np.asarray(stored < self.pattern.shape[1] if self.of_missing else stored > 0)
 
     @property
     def seen_features(self) -> Array:
-        """Whether each feature has an observed cell, (m,)."""
+        """Whether each feature has an observed entry, (m,)."""
         return Mask(self.transposed, self.of_missing).seen_rows
 
     @cached_property
@@ -82,7 +82,7 @@ class Mask:
         return sums if self.of_missing else np.maximum(factor.sum(axis=0, dtype=np.float64) - sums, 0.0)
 
     def places_of_observed(self, numbers: Array) -> Array:
-        """Return the places i m + j of the observed cells with these numbers, which are counted row by row."""
+        """Return the places i m + j of the observed entries with these numbers, which are counted row by row."""
         stored: Any = self.pattern.tocoo()
         places = stored.row.astype(np.int64) * self.pattern.shape[1] + stored.col
         if not self.of_missing:
@@ -98,48 +98,48 @@ class Mask:
         return replace(self, pattern=as_pattern(self.pattern[:, index]))
 
     def and_features(self, lost: Array) -> Mask:
-        """Return the mask with whole features (m,) missing beside its cells."""
+        """Return the mask with whole features (m,) missing beside its entries."""
         missing = self.missing.tolil()
         missing[:, np.flatnonzero(lost)] = 1.0
         return Mask.of(as_pattern(missing))
 
     def hidden(self, rows: slice) -> Array:
-        """Return which cells of some rows are missing, as booleans (rows, m)."""
+        """Return which entries of some rows are missing, as booleans (rows, m)."""
         return np.asarray((self.pattern[rows].toarray() > 0) == self.of_missing)
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """What says which cells are missing."""
+        """What says which entries are missing."""
         indices, indptr = (each.astype(np.int64) for each in (self.pattern.indices, self.pattern.indptr))
         return indices, indptr, np.asarray(self.of_missing)
 
     @property
-    def as_cells(self) -> Mask:
-        """The mask of the same cells one by one."""
+    def as_entries(self) -> Mask:
+        """The mask of the same entries one by one."""
         return self
 
     def same_as(self, other: Mask | None) -> bool:
-        """Return whether the same cells are missing, in the same form."""
+        """Return whether the same entries are missing, in the same form."""
         return type(other) is type(self) and all(map(np.array_equal, self.arrays, other.arrays))
 
     def apply(self, matrix: csr_array) -> csr_array:
-        """Return a canonical matrix without the entries at missing cells; itself if there are none."""
-        from bayesnmf.kernels.cpu.masking import at_cells  # compiled code takes time to import
+        """Return a canonical matrix without the entries at missing entries; itself if there are none."""
+        from bayesnmf.kernels.cpu.masking import at_entries  # compiled code takes time to import
 
-        return at_cells(matrix, self.pattern, listed=not self.of_missing)
+        return at_entries(matrix, self.pattern, listed=not self.of_missing)
 
     def filled(self, matrix: csr_array, rows: Array, features: Array) -> csr_array:
-        """Return a matrix without entries at missing cells with products of two factors, (n,) and (m,), there."""
-        cells = self.missing.tocoo()
-        products = csr_array((rows[cells.row] * features[cells.col], cells.coords), shape=matrix.shape)
+        """Return a matrix without entries at missing entries with products of two factors, (n,) and (m,), there."""
+        entries = self.missing.tocoo()
+        products = csr_array((rows[entries.row] * features[entries.col], entries.coords), shape=matrix.shape)
         return csr_array(matrix + products.astype(matrix.dtype))
 
 
 @dataclass(frozen=True, eq=False)
 class GroupMask(Mask):
-    """Missing cells of rows and features in groups: a group of rows lacks whole groups of features.
+    """Missing entries of rows and features in groups: a group of rows lacks whole groups of features.
 
-    Sums over missing cells take no longer than sums over rows and features, whatever the number of cells.
+    Sums over missing entries take no longer than sums over rows and features, whatever the number of entries.
 
     Attributes
     ----------
@@ -169,15 +169,15 @@ class GroupMask(Mask):
 
     @property
     def number(self) -> int:
-        """Number of missing cells."""
+        """Number of missing entries."""
         rows, features = self._sizes
         return int(rows @ self.lacks @ features)
 
     @property
     def missing(self) -> csr_array:
-        """Pattern of the missing cells."""
-        cells = [np.meshgrid(*sides, indexing="ij") for sides in self.members()]
-        rows, features = (np.concatenate([each[side].ravel() for each in cells]) for side in (0, 1))
+        """Pattern of the missing entries."""
+        entries = [np.meshgrid(*sides, indexing="ij") for sides in self.members()]
+        rows, features = (np.concatenate([each[side].ravel() for each in entries]) for side in (0, 1))
         return as_pattern(coo_array((np.ones(len(rows)), (rows, features)), shape=self.pattern.shape))
 
     def members(self) -> list[tuple[Array, Array]]:
@@ -189,27 +189,27 @@ class GroupMask(Mask):
 
     @property
     def seen_rows(self) -> Array:
-        """Whether each row has an observed cell, (n,)."""
+        """Whether each row has an observed entry, (n,)."""
         return np.asarray((self.lacks @ self._sizes[1])[self.row_groups] < len(self.feature_groups))
 
     @property
     def seen_features(self) -> Array:
-        """Whether each feature has an observed cell, (m,)."""
+        """Whether each feature has an observed entry, (m,)."""
         return np.asarray((self._sizes[0] @ self.lacks)[self.feature_groups] < len(self.row_groups))
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """What says which cells are missing."""
+        """What says which entries are missing."""
         return self.row_groups, self.feature_groups, self.lacks
 
     @property
-    def as_cells(self) -> Mask:
-        """The mask of the same cells one by one."""
+    def as_entries(self) -> Mask:
+        """The mask of the same entries one by one."""
         return Mask.of(self.missing)
 
     def places_of_observed(self, numbers: Array) -> Array:
-        """Return the places i m + j of the observed cells with these numbers, which are counted row by row."""
-        return self.as_cells.places_of_observed(numbers)
+        """Return the places i m + j of the observed entries with these numbers, which are counted row by row."""
+        return self.as_entries.places_of_observed(numbers)
 
     def sums_by_row(self, factor: Array) -> Array:
         """Return, for each row, Σ of the rows of a factor (m, K) over its missing features, (n, K), in float64."""
@@ -233,7 +233,7 @@ class GroupMask(Mask):
         return np.asarray(self._members[side] @ np.asarray(factor, np.float64))
 
     def hidden(self, rows: slice) -> Array:
-        """Return which cells of some rows are missing, as booleans (rows, m)."""
+        """Return which entries of some rows are missing, as booleans (rows, m)."""
         return np.asarray(self.lacks[self.row_groups[rows]][:, self.feature_groups])
 
     def rows(self, index: Any) -> GroupMask:
@@ -245,21 +245,21 @@ class GroupMask(Mask):
         return GroupMask.of_groups(self.row_groups, self.feature_groups[index], self.lacks)
 
     def and_features(self, lost: Array) -> GroupMask:
-        """Return the mask with whole features (m,) missing beside its cells."""
+        """Return the mask with whole features (m,) missing beside its entries."""
         all_lack = np.ones((len(self.lacks), 1), bool)
         groups = np.where(lost, self.lacks.shape[1], self.feature_groups)
         return GroupMask.of_groups(self.row_groups, groups, np.hstack([self.lacks, all_lack]))
 
     def apply(self, matrix: csr_array) -> csr_array:
-        """Return a matrix without the entries at missing cells."""
-        cells = matrix.tocoo()
-        kept = ~self.lacks[self.row_groups[cells.row], self.feature_groups[cells.col]]
-        return csr_array((cells.data[kept], (cells.row[kept], cells.col[kept])), shape=matrix.shape)
+        """Return a matrix without the entries at missing entries."""
+        entries = matrix.tocoo()
+        kept = ~self.lacks[self.row_groups[entries.row], self.feature_groups[entries.col]]
+        return csr_array((entries.data[kept], (entries.row[kept], entries.col[kept])), shape=matrix.shape)
 
 
-def as_pattern(cells: Any) -> csr_array:
-    """Return ones at the nonzero cells of an array, or the stored cells of a sparse matrix, as canonical CSR."""
-    stored: Any = coo_array(cells)
+def as_pattern(entries: Any) -> csr_array:
+    """Return ones at the nonzero entries of an array, or the stored entries of a sparse matrix, as canonical CSR."""
+    stored: Any = coo_array(entries)
     pattern: Any = csr_array((np.ones(stored.nnz), stored.coords), shape=stored.shape)
     pattern.sum_duplicates()
     pattern.data[:] = 1.0

@@ -1,6 +1,6 @@
-"""Read which cells of counts are missing: from the counts themselves, or from a mask beside them.
+"""Read which entries of counts are missing: from the counts themselves, or from a mask beside them.
 
-A missing cell is not a count of 0, but one that nobody made: it adds neither counts nor exposure.
+A missing entry is not a count of 0, but one that nobody made: it adds neither counts nor exposure.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.data.checks import check_cells, check_may_have_nan, check_missing_word, check_zeros_in_memory
+from bayesnmf.data.checks import check_entries, check_may_have_nan, check_missing_word, check_zeros_in_memory
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import Order, is_frame, order_of, split_labels
 from bayesnmf.data.mask import Mask, as_pattern
 
 
 def without_missing(counts: Any, missing: Any = None) -> tuple[Any, csr_array | None]:
-    """Return counts as given, with 0 at cells that they say to be missing, and the pattern of these cells.
+    """Return counts as given, with 0 at entries that they say to be missing, and the pattern of these entries.
 
     Masked arrays say it by their mask; NaN does with missing="nan". Other counts stay as they are.
     """
@@ -29,9 +29,11 @@ def without_missing(counts: Any, missing: Any = None) -> tuple[Any, csr_array | 
     check_may_have_nan(counts)
     if hasattr(counts, "tocoo"):
         found = counts.tocoo(copy=True)
-        cells = np.isnan(found.data)
-        pattern = as_pattern(csr_array((np.ones(cells.sum()), (found.row[cells], found.col[cells])), shape=found.shape))
-        found.data[cells] = 0
+        entries = np.isnan(found.data)
+        pattern = as_pattern(
+            csr_array((np.ones(entries.sum()), (found.row[entries], found.col[entries])), shape=found.shape)
+        )
+        found.data[entries] = 0
         return found, pattern
     if is_frame(values := split_labels(counts).values):
         return values.fillna(0), as_pattern(values.isna().to_numpy())
@@ -42,17 +44,18 @@ def without_missing(counts: Any, missing: Any = None) -> tuple[Any, csr_array | 
 
 
 def with_missing(counts: Counts, own: csr_array | None, observed: Any = None, missing: Any = None) -> Counts:
-    """Return counts with a mask of all cells that are missing.
+    """Return counts with a mask of all entries that are missing.
 
     Parameters
     ----------
     counts : Counts
     own : csr_array or None
-        Cells that the counts themselves say to be missing (`without_missing`).
+        Entries that the counts themselves say to be missing (`without_missing`).
     observed : array, DataFrame or sparse matrix of booleans (n, m), optional
         True where a count was made. What has labels is matched by name.
     missing : sparse matrix, array or DataFrame (n, m), "zeros" or "nan", optional
-        Missing cells: those that a sparse matrix stores, or where others are True. "zeros": all cells without a count.
+        Missing entries: those that a sparse matrix stores, or where others are True. "zeros": all entries without a
+        count.
     """
     none = own is None and observed is None and counts.mask is None
     if none and isinstance(missing, str) and missing == "zeros":
@@ -79,15 +82,15 @@ def with_missing(counts: Counts, own: csr_array | None, observed: Any = None, mi
 
 
 def _in_order(given: Any, counts: Counts, argument: str) -> Any:
-    """Return cells in the order of the counts: an array of booleans, or a sparse matrix."""
+    """Return entries in the order of the counts: an array of booleans, or a sparse matrix."""
     found = split_labels(given)
     values = found.values.to_numpy() if is_frame(found.values) else found.values
-    cells = check_cells(values, argument, counts.shape)
+    entries = check_entries(values, argument, counts.shape)
     for side, labels, names in (
         ("row", found.rows, counts.row_names),
         ("feature", found.columns, counts.feature_names),
     ):
         places = order_of(labels, names, Order(argument, side))
         if places is not None:
-            cells = cells[places] if side == "row" else cells[:, places]
-    return cells
+            entries = entries[places] if side == "row" else entries[:, places]
+    return entries

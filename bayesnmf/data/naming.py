@@ -62,7 +62,7 @@ def in_feature_order(counts: Counts, names: np.ndarray, argument: str = "counts"
 
 
 def of_features(counts: Counts, fitted: Counts, argument: str = "counts", of: str = "fit") -> Counts:
-    """Return counts of the features of a fit, matched by name: those that they lack are missing cells.
+    """Return counts of the features of a fit, matched by name: those that they lack are missing entries.
 
     Features that the fit does not have are left out. A DataWarning says how many there are of each kind. Otherwise the
     rules are those of `in_feature_order`; counts on disk must have the features of the fit, and no others.
@@ -106,7 +106,7 @@ def _of_matrices(counts: Counts, fitted: SeveralCounts, argument: str, of: str) 
         if lost := [name for name in told.names if name not in own.names]:
             warn_of_data(
                 f"{argument} lack {', '.join(map(repr, lost))} of the matrices of the {of}, which are taken as missing "
-                "cells, not as zeros"
+                "entries, not as zeros"
             )
         weights = weights / np.where(places < 0, 1.0, own.weights[own.codes[places]])
     else:
@@ -127,7 +127,7 @@ def _places(given: Array, names: Array, argument: str, of: str) -> Array:
         lost = [str(name) for name in names[places < 0]]
         warn_of_data(
             f"{argument} lack {len(lost):,} of the {len(names):,} features of the {of}, which are taken as missing "
-            f"cells, not as zeros: {listed(lost)}"
+            f"entries, not as zeros: {listed(lost)}"
         )
     if beyond:
         warn_of_data(f"{argument} have features that the {of} lacks, {len(beyond):,} left out: {listed(beyond)}")
@@ -135,7 +135,7 @@ def _places(given: Array, names: Array, argument: str, of: str) -> Array:
 
 
 def _gathered(counts: Counts, fitted: Counts, places: Array) -> Counts:
-    """Return counts with the features of a fit, which are at these places; those at -1 are missing cells."""
+    """Return counts with the features of a fit, which are at these places; those at -1 are missing entries."""
     lacking = places < 0
     found = _with_columns(counts, np.where(lacking, 0, places))
     if not lacking.any():

@@ -1,10 +1,10 @@
 """Counts with negative binomial noise of quadratic variance, as the routines for Poisson counts see them.
 
-The cell of a row i and a feature j, with mean λ and dispersion α, has a rate ε ~ Gamma(1/α, 1/α), and its count is
-Poisson with mean ελ. So given rates, everything is Poisson with the exposure r_i c_j ε_ij of a cell. This is written as
-the exposure r_i C_i of a row, with a ceiling C_i of its rates, of which the cell lacks the share 1 − ε / C: all of it
-where it is missing. What holds for missing cells (`bayesnmf.inference.missing`) holds for shares of cells, too. The
-probability of the counts is
+The entry of a row i and a feature j, with mean λ and dispersion α, has a rate ε ~ Gamma(1/α, 1/α), and its count is
+Poisson with mean ελ. So given rates, everything is Poisson with the exposure r_i c_j ε_ij of an entry. This is written
+as the exposure r_i C_i of a row, with a ceiling C_i of its rates, of which the entry lacks the share 1 − ε / C: all of
+it where it is missing. What holds for missing entries (`bayesnmf.inference.missing`) holds for shares of entries, too.
+The probability of the counts is
 
     log p = ΣL(x, 1, α) + x log λ − (x + 1/α) log(1 + αλ) − log x!          L(x, 1, α) = Σ_{t<x} log(1 + αt)
 """
@@ -28,7 +28,7 @@ from bayesnmf.types import Array
 
 @dataclass(frozen=True, eq=False)
 class Unexposed(Mask):
-    """The share of its exposure that each cell lacks, from 0 to 1, which is that of a missing cell.
+    """The share of its exposure that each entry lacks, from 0 to 1, which is that of a missing entry.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Unexposed(Mask):
 
     @cached_property
     def seen_rows(self) -> Array:
-        """Whether each row has an observed cell, (n,)."""
+        """Whether each row has an observed entry, (n,)."""
         return np.asarray(self.lost.min(axis=1, initial=1.0) < 1)
 
     def sums_by_row(self, factor: Array) -> Array:
@@ -59,7 +59,7 @@ class Unexposed(Mask):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RatedCounts(DispersedCounts):
-    """Counts whose cells have rates; without any yet, they have the exposures of Poisson counts.
+    """Counts whose entries have rates; without any yet, they have the exposures of Poisson counts.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class RatedCounts(DispersedCounts):
         return cls(plain.matrix, *names, *given, plain.mask, **more)
 
     def with_rates(self, lost: Array, ceilings: Array, state: Any = None, gain: float = 0.0) -> Self:
-        """Return the same counts with rates: shares (n, m) that cells lack of the ceilings (n,) of their rows."""
+        """Return the same counts with rates: shares (n, m) that entries lack of the ceilings (n,) of their rows."""
         exposure = ceilings * self.plain.row_factor[:, 0]
         more: Any = {"mask": Unexposed.shares(lost), "state": state, "gain": gain, "ceilings": ceilings}
         made = replace(self, row_exposure=exposure, **more)
@@ -102,14 +102,14 @@ class RatedCounts(DispersedCounts):
         """Matrix of the counts that have rates of their own."""
         return self.matrix
 
-    def cells(self, rows: slice) -> tuple[Array, Array | None]:
-        """Return the counts of some rows, (rows, m), and which cells are missing, if any can be."""
+    def entries(self, rows: slice) -> tuple[Array, Array | None]:
+        """Return the counts of some rows, (rows, m), and which entries are missing, if any can be."""
         x: Any = self.dense[rows] if "dense" in vars(self.plain) else self.matrix[rows].toarray()
         hidden = None if self.plain.mask is None else self.plain.mask.hidden(rows)
         return x.astype(np.float64, copy=False), hidden
 
-    def of_cells(self, dispersions: Array, rows: slice) -> Array:
-        """Return dispersions as those of the cells of some rows, (rows or 1, m or 1)."""
+    def of_entries(self, dispersions: Array, rows: slice) -> Array:
+        """Return dispersions as those of the entries of some rows, (rows or 1, m or 1)."""
         if self.noise.by_feature:
             return np.asarray(self.noise.of_lines(dispersions))[None, :]
         return (dispersions[rows] if self.noise.by == "row" else dispersions)[:, None]

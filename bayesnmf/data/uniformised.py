@@ -1,8 +1,8 @@
 """Counts that cluster, with a dispersion for each feature and components on the simplex.
 
 The clusters of feature j are exposed e_j = log(1 + s_j) / s_j times as much as its counts. Components on the simplex
-rely on exposures that are equal for all features, so a share 1 − e_j of every cell counts as missing: as where whole
-cells are missing, it receives the clusters that it would have (`bayesnmf.inference.missing`).
+rely on exposures that are equal for all features, so a share 1 − e_j of every entry counts as missing: as where whole
+entries are missing, it receives the clusters that it would have (`bayesnmf.inference.missing`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bayesnmf.types import Array
 
 
 class ShareMask(Mask):
-    """A missing share of all cells of each feature; no cell is missing as a whole.
+    """A missing share of all entries of each feature; no entry is missing as a whole.
 
     Parameters
     ----------

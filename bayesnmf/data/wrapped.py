@@ -85,11 +85,11 @@ class WrappedCounts(Counts):
         return self if inner is self.inner else self.around(inner)
 
     def completed(self, means: Any) -> Self:
-        """Return the counts without a mask, with means of rank one, or zeros, in place of missing cells."""
+        """Return the counts without a mask, with means of rank one, or zeros, in place of missing entries."""
         return self.around(self.inner.completed(means))
 
     def with_mask(self, mask: Any) -> Counts:
-        """Return the counts with these cells missing, and no others."""
+        """Return the counts with these entries missing, and no others."""
         return self.around(self.inner.with_mask(mask))
 
     def as_type(self, dtype: Any) -> Counts:

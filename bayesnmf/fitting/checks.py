@@ -273,13 +273,13 @@ def check_possible(counts: Any, rank: int, prior: Any) -> None:
     impossible = np.zeros(0, bool) if prior == PARAMETER else prior.impossible(rank)
     if not impossible.any():
         return
-    cells = counts.matrix.tocoo()
-    found = np.flatnonzero(impossible[cells.coords[1]])
+    entries = counts.matrix.tocoo()
+    found = np.flatnonzero(impossible[entries.coords[1]])
     if len(found):
-        row, feature = (cells.coords[axis][found[0]] for axis in (0, 1))
+        row, feature = (entries.coords[axis][found[0]] for axis in (0, 1))
         raise ValueError(
             f"fixed_components must have a positive entry wherever there are counts, as rank={rank} leaves no other "
-            f"component: row {counts.row_names.tolist()[row]!r} has {cells.data[found[0]]:g} of feature "
+            f"component: row {counts.row_names.tolist()[row]!r} has {entries.data[found[0]]:g} of feature "
             f"{counts.feature_names.tolist()[feature]!r}, where all are 0; add a small number, or raise rank"
         )
 

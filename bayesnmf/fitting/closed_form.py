@@ -123,7 +123,7 @@ def _settle_and_report(job: Job, ascent: Ascent) -> Ascent:
 def _settle_unless_stopped(job: Job, ascent: Ascent) -> Ascent:
     """Settle the loadings of vi given the components, unless the ascent stopped early or needs no settling.
 
-    Where loadings receive counts of missing cells, settled ones would be those of another bound.
+    Where loadings receive counts of missing entries, settled ones would be those of another bound.
     """
     status, finished = ascent.status, ALGORITHMS[job.options.algorithm].ends_settled
     stopped = status.reason in BROKEN or not status.iterations

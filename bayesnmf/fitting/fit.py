@@ -120,9 +120,9 @@ def fit(
     (rank, given), options = _given(rank, fixed_components, seeds), options_of(method, options)
     kept, seed = _kept_and_seed(checkpoint, seed)
     with progress_context(progress) as report:
-        data, cells = _read(counts, options, weights, (observed, missing), (layer, feature_labels), report)
+        data, entries = _read(counts, options, weights, (observed, missing), (layer, feature_labels), report)
         own = noise_of_matrices(asked, data) if is_of_matrices(asked, data) else asked
-        data = _with_given(data, (row_names, feature_names), (row_exposure, feature_exposure), cells)
+        data = _with_given(data, (row_names, feature_names), (row_exposure, feature_exposure), entries)
         data, given = _of_rows(data, given, counts, (batch, formula, covariates))
         options = served_options(_resolved(options, model, method, data, (rank, given), own), own, method, data)
         job = Job(data, model, rank, method, seed, with_own_start(options, data), report, own)
@@ -159,33 +159,33 @@ def _of_rows(data: Counts, given: Beforehand, source: Any, parts: tuple[Any, Any
 
 
 def _read(
-    counts: Any, options: Any, weights: Any, cells: tuple[Any, Any], labels: tuple[Any, Any], told: ProgressReport
+    counts: Any, options: Any, weights: Any, entries: tuple[Any, Any], labels: tuple[Any, Any], told: ProgressReport
 ) -> tuple[Counts, tuple[Any, Any, Any]]:
-    """Return counts as the package has them, and the missing cells that are left to be told.
+    """Return counts as the package has them, and the missing entries that are left to be told.
 
     Those of an array are taken at once, others from where they are, and several matrices are joined.
     """
     dtype = getattr(options, "dtype", "float64")
     if is_several(counts) or weights is not None:
-        given = {"observed": cells[0], "missing": cells[1], "weights": weights}
+        given = {"observed": entries[0], "missing": entries[1], "weights": weights}
         return open_several(counts, dtype, *labels, told, **given), (None, None, None)
-    marked = cells[1] is not None or isinstance(counts, np.ma.MaskedArray)
-    counts, own = without_missing(counts, cells[1]) if marked else (counts, None)
+    marked = entries[1] is not None or isinstance(counts, np.ma.MaskedArray)
+    counts, own = without_missing(counts, entries[1]) if marked else (counts, None)
     if isinstance(counts, np.ndarray):
-        return as_counts(counts, dtype=dtype, layer=labels[0], feature_labels=labels[1]), (own, *cells)
-    return open_counts(counts, dtype, *labels, told), (own, *cells)
+        return as_counts(counts, dtype=dtype, layer=labels[0], feature_labels=labels[1]), (own, *entries)
+    return open_counts(counts, dtype, *labels, told), (own, *entries)
 
 
 def _with_given(
-    data: Counts, names: tuple[Any, Any], exposures: tuple[Any, Any], cells: tuple[Any, Any, Any]
+    data: Counts, names: tuple[Any, Any], exposures: tuple[Any, Any], entries: tuple[Any, Any, Any]
 ) -> Counts:
-    """Return counts with the names, the exposures and the missing cells that are given beside them."""
+    """Return counts with the names, the exposures and the missing entries that are given beside them."""
     if any(each is not None for each in names):
         data = with_names(data, *names)
     if any(each is not None for each in exposures):
         data = with_exposures(data, *exposures)
-    if any(each is not None for each in cells):
-        data = with_missing(data, *cells)
+    if any(each is not None for each in entries):
+        data = with_missing(data, *entries)
     return data
 
 

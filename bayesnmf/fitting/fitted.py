@@ -121,7 +121,7 @@ class Fit(Readings):
         They are the mode under map and bld, and the mean of the closed-form q under vi and svi. Under gibbs and nuts,
         they are the mean of loadings sampled, with `seed`, for each of several draws of the components; counts must
         then be whole numbers. Features are matched by name if both have names: those that the new samples lack are
-        missing cells, and those that the fit lacks are left out, with a DataWarning; counts on disk must have the
+        missing entries, and those that the fit lacks are left out, with a DataWarning; counts on disk must have the
         features of the fit, in its order. Of several matrices, a mapping may have one or more. A fit with
         `row_exposure`, `covariates` or batches needs those of the new samples (of AnnData, `covariates` are ``obs``);
         factors of a batch that the fit does not have are 1, with a DataWarning. `observed`, `missing`, `layer` and

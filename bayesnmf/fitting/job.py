@@ -65,7 +65,7 @@ def resolve_priors(
     check_total(counts)
     rows, total = counts.shape[0] * float(counts.row_factor.mean()), counts.total
     if counts.mask is not None:
-        rows, total = _rows_and_total_of_all_cells(counts)
+        rows, total = _rows_and_total_of_all_entries(counts)
     exposure = counts.feature_factor * np.ones(counts.shape[1])
     filled = with_defaults(priors, model, max(total, 1.0) / rows, rank, exposure, shapes)
     if given.known is not None:
@@ -75,8 +75,8 @@ def resolve_priors(
     return filled if given.covariates is None else with_covariates(filled, given.covariates, rank)
 
 
-def _rows_and_total_of_all_cells(counts: Counts) -> tuple[float, float]:
-    """Return the exposure of rows with an observed cell, and what all their cells would have by means of rank one."""
+def _rows_and_total_of_all_entries(counts: Counts) -> tuple[float, float]:
+    """Return the exposure of rows with an observed entry, and what all their entries have by means of rank one."""
     seen = counts.mask.seen_rows  # type: ignore[union-attr]
     rows, features = means_of_rank_one(counts)
     exposure = np.broadcast_to(counts.row_factor[:, 0], counts.shape[:1])
@@ -98,7 +98,7 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     if counts.mask is not None:
         check_mask_served(options, method)
         if METHODS[method].posterior == "draws":
-            check_proper_loadings(priors.loadings, "missing cells and draws, which would have no distribution")
+            check_proper_loadings(priors.loadings, "missing entries and draws, which would have no distribution")
         if METHODS[method].posterior != "point":
             check_unseen(counts.mask, priors)
     if priors.loadings.has_effects:

@@ -9,14 +9,14 @@ import numpy as np
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.dispersed import DispersedCounts
-from bayesnmf.data.probabilities import dispersions_of_cells
+from bayesnmf.data.probabilities import dispersions_of_entries
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.specification import PARAMETER
 from bayesnmf.priors.values import separate_scale
 from bayesnmf.types import Array
 
-DENSE_CELLS = 2_000_000
+DENSE_ENTRIES = 2_000_000
 INTERIOR = 1e-3
 
 
@@ -28,20 +28,20 @@ def load_program(model: str) -> Any:
 def program_arguments(counts: Counts, rank: int, priors: Priors, dense: bool | None = None) -> dict[str, Any]:
     """Return the arguments of every program of a model.
 
-    Those of counts with negative binomial noise have its dispersion, those with missing cells say which. By default
+    Those of counts with negative binomial noise have its dispersion, those with missing entries say which. By default
     counts are dense if that is faster: in XLA on a CPU, a product of small dense matrices is faster than gathers,
     unless the counts are many and sparse.
-    Augmented programs need the nonzero cells, which compiled code cannot find in traced dense counts, so `dense` must
+    Augmented programs need the nonzero entries, which compiled code cannot find in traced dense counts, so `dense` must
     be False for them.
     """
-    from bayesnmf.models.cells import Observed, as_observation, as_triplets
+    from bayesnmf.models.entries import Observed, as_observation, as_triplets
 
     n, m = counts.shape
     noise: dict[str, Any] = {}
     if isinstance(counts, DispersedCounts):
-        noise = {"dispersion": dispersions_of_cells(counts.noise), "variance": counts.noise.variance}
+        noise = {"dispersion": dispersions_of_entries(counts.noise), "variance": counts.noise.variance}
         counts = counts.plain
-    dense = n * m <= DENSE_CELLS if dense is None else dense
+    dense = n * m <= DENSE_ENTRIES if dense is None else dense
     exposed: dict[str, Any] = {name: getattr(counts, name) for name in ("row_exposure", "feature_exposure")}
     if (mask := counts.mask) is not None:
         sign = -1.0 if mask.of_missing else 1.0

@@ -76,14 +76,14 @@ def project(
     fit : Fit
     counts : array-like, path or Blocks, (rows, m)
         Counts of new samples. Features are matched by name if both have names: those that the new samples lack are
-        missing cells, those that the fit lacks are left out, with a DataWarning. Counts on disk must have those of the
-        fit, in its order.
+        missing entries, those that the fit lacks are left out, with a DataWarning. Counts on disk must have those of
+        the fit, in its order.
     row_exposure : array-like, mapping or None
         Exposure of the new samples, needed if the fit has exposures of rows.
     seed : int
         Seed of the Gibbs sweeps.
     observed, missing : array, sparse matrix or word, optional
-        Missing cells, as for `bayesnmf.fit`.
+        Missing entries, as for `bayesnmf.fit`.
     batch : list, mapping, Series, Batch or str, optional
         Batches of the new samples, needed if the fit has batches, whose factors are held as they are.
     layer, feature_labels : str, optional
@@ -129,12 +129,12 @@ def transform(fit: FitRecord, counts: Any, *how: Any) -> Array:
     return found.loadings
 
 
-def _opened(counts: Any, cells: tuple[Any, Any], labels: tuple[Any, Any], dtype: Any) -> Counts:
-    """Return counts of one or several matrices with their missing cells."""
+def _opened(counts: Any, entries: tuple[Any, Any], labels: tuple[Any, Any], dtype: Any) -> Counts:
+    """Return counts of one or several matrices with their missing entries."""
     if is_several(counts):
-        return open_several(counts, dtype, *labels, observed=cells[0], missing=cells[1])
-    counts, own = without_missing(counts, cells[1])
-    return with_missing(open_counts(counts, dtype, *labels), own, *cells)
+        return open_several(counts, dtype, *labels, observed=entries[0], missing=entries[1])
+    counts, own = without_missing(counts, entries[1])
+    return with_missing(open_counts(counts, dtype, *labels), own, *entries)
 
 
 def noise_of_new_rows(fit: FitRecord, data: Counts) -> Noise:

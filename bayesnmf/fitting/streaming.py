@@ -247,7 +247,7 @@ class MinibatchVI:
         return data.with_exposure(data.row_exposure, self._first.feature_exposure)
 
     def _check_served(self, data: Counts, options: VI) -> None:
-        """Refuse a block with missing cells or noise that minibatches do not take."""
+        """Refuse a block with missing entries or noise that minibatches do not take."""
         if data.mask is not None:
             check_mask_served(options, "vi")
         served_options(options, self._noise.asked, "vi", data)

@@ -4,10 +4,11 @@ Of counts that cluster, the log-likelihood of a row, a feature or all counts wit
 
     f(s) = ΣL(x, λ, s) − Σx log(1 + s) − Σλ e(s)        e(s) = log(1 + s) / s
 
-with Σλ over all cells, but L over the nonzeros alone; given row totals, ΣL(x, λ, s) − ΣL(N, N, s). Under vi, L is taken
-at the geometric means and λ in the other term is the expectation, which is the part of the elbo that depends on s.
+with Σλ over all entries, but L over the nonzeros alone; given row totals, ΣL(x, λ, s) − ΣL(N, N, s). Under vi, L is
+taken at the geometric means and λ in the other term is the expectation, which is the part of the elbo that depends on
+s.
 
-Of counts whose cells have rates, it is with dispersion α, and the sum over all observed cells,
+Of counts whose entries have rates, it is with dispersion α, and the sum over all observed entries,
 
     f(α) = ΣL(x, 1, α) − Σ(x + 1/α) log(1 + αρ)
 """
@@ -28,9 +29,9 @@ from bayesnmf.data.rated import RatedCounts
 from bayesnmf.data.uniformised import UniformisedCounts
 from bayesnmf.inference.missing import geometric_of, imputes_loadings
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.rates import Cells, by_blocks, in_row_blocks
+from bayesnmf.inference.rates import Entries, by_blocks, in_row_blocks
 from bayesnmf.inference.sides import spread_at
-from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_cells
+from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_entries
 from bayesnmf.types import Array
 
 LARGEST = 1e6  # dispersion
@@ -153,7 +154,7 @@ class ClusterEvidence(Evidence):
 
     def _of_totals(self, s: Array) -> Array:
         """Return L, W and V of the totals of rows, with their own mean."""
-        return sums_of_cells(self.totals, np.maximum(self.totals, 1.0), s)
+        return sums_of_entries(self.totals, np.maximum(self.totals, 1.0), s)
 
     def derivatives(self, s: Array) -> tuple[Array, Array]:
         """Return the first and the second derivative of f in log s."""
@@ -185,11 +186,11 @@ def _sums_of_clusters(part: Problem, here: State, s: Array, threads: int | None)
 
 
 def _sums_of_means(problem: Problem, state: State) -> Array:
-    """Return Σλ over the observed cells of each row, or of each feature, without the exposure of clusters.
+    """Return Σλ over the observed entries of each row, or of each feature, without the exposure of clusters.
 
-    Where loadings receive counts of missing cells, the bound that they raise has the means of all cells of rows with an
-    observed one, less the geometric means of those that are missing. Where all cells miss shares of theirs, which
-    depend on the dispersion, only these geometric means do.
+    Where loadings receive counts of missing entries, the bound that they raise has the means of all entries of rows
+    with an observed one, less the geometric means of those that are missing. Where all entries miss shares of theirs,
+    which depend on the dispersion, only these geometric means do.
     """
     counts: Any = problem.counts
     plain = counts.plain
@@ -213,13 +214,13 @@ def _sums_of_means(problem: Problem, state: State) -> Array:
 
 @dataclass(frozen=True)
 class RateEvidence(Evidence):
-    """What the dispersion of counts whose cells have rates is learned from.
+    """What the dispersion of counts whose entries have rates is learned from.
 
     Attributes
     ----------
     counts : RatedCounts
     rho : ndarray, of the size of what has rates
-        ρ of `bayesnmf.inference.rates`, 0 at missing cells. Where it is not the mean, it is that of the dispersion of
+        ρ of `bayesnmf.inference.rates`, 0 at missing entries. Where it is not the mean, it is that of the dispersion of
         the state, as the derivative is that of the bound then.
     threads : int or None
     """
@@ -234,20 +235,20 @@ class RateEvidence(Evidence):
         counts: Any = problem.counts
         rho = np.empty(counts.rated.shape, counts.dtype)
 
-        def fill(rows: slice, cells: Cells) -> None:
-            rho[rows] = cells.rho
+        def fill(rows: slice, entries: Entries) -> None:
+            rho[rows] = entries.rho
 
         by_blocks(problem, state, fill, threads)
         return cls(counts, rho, threads)
 
     def _sums(self, s: Array, terms: Callable[[Array, Array, Array], tuple[Array, ...]]) -> Array:
-        """Return sums of terms of x, αρ and ρ / αρ over the cells of each dispersion, (terms, dispersions)."""
+        """Return sums of terms of x, αρ and ρ / αρ over the entries of each dispersion, (terms, dispersions)."""
         counts = self.counts
         axis: Any = {None: (1, 2), "row": 2}.get(counts.noise.by, 1)
 
         def work(rows: slice) -> Array:
-            alpha = counts.of_cells(s, rows)
-            found = np.stack(terms(counts.cells(rows)[0], alpha * self.rho[rows], 1 / alpha))
+            alpha = counts.of_entries(s, rows)
+            found = np.stack(terms(counts.entries(rows)[0], alpha * self.rho[rows], 1 / alpha))
             found = found.sum(axis=axis).reshape(len(found), -1)
             return found if counts.noise.groups is None else _pooled(found, counts)
 
@@ -262,11 +263,11 @@ class RateEvidence(Evidence):
     def derivatives(self, s: Array) -> tuple[Array, Array]:
         """Return the first and the second derivative of f in log α."""
         _, first, second = (_pooled(each, self.counts) for each in self.counts.sums_of_sizes(s).T)
-        slope, bend = self._sums(s, _derivatives_of_cells)
+        slope, bend = self._sums(s, _derivatives_of_entries)
         return first + slope, first - second + bend
 
 
-def _derivatives_of_cells(x: Array, y: Array, phi: Array) -> tuple[Array, Array]:
+def _derivatives_of_entries(x: Array, y: Array, phi: Array) -> tuple[Array, Array]:
     """Return both derivatives of −(x + φ) log(1 + y) in log α, with y = αρ and φ = 1/α, by series for small y."""
     share, small = y / (1 + y), y < SMALL_MEAN
     once = np.where(small, y * y * (1 / 2 - y * (2 / 3 - y * 3 / 4)), np.log1p(y) - share)

@@ -14,7 +14,7 @@ from bayesnmf.types import Array
 
 
 class GroupMeans:
-    """Sums of the means of the observed cells of each batch and feature, by sums of loadings over batches.
+    """Sums of the means of the observed entries of each batch and feature, by sums of loadings over batches.
 
     Parameters
     ----------
@@ -38,12 +38,12 @@ class GroupMeans:
         return self._geometric[0][rows]
 
     def gap(self, rows: slice) -> Array:
-        """Return Σ(E λ − UV) over all cells of the rows of each batch that have observed ones."""
+        """Return Σ(E λ − UV) over all entries of the rows of each batch that have observed ones."""
         self.geometric(rows)
         return np.maximum(self.means[1] - self._geometric[1], 0.0)[rows]
 
     def _sums(self, factor_of: Any) -> tuple[Array, Array]:
-        """Return sums over observed cells, (B, m), and over all cells of rows with observed ones, (B,)."""
+        """Return sums over observed entries, (B, m), and over all entries of rows with observed ones, (B,)."""
         counts: Any = self.problem.counts
         components = counts.plain.exposed_components(factor_of(self.state.components))
 
@@ -63,7 +63,7 @@ class GroupMeans:
 
 
 def sums_of_means(own: Any, loadings: Array, components: Array) -> Array:
-    """Return sums of means over observed cells, and those over all cells of rows with observed ones, (B, m + 1).
+    """Return sums of means over observed entries, and those over all entries of rows with observed ones, (B, m + 1).
 
     Own are the counts in batches, of the rows of these loadings.
     """

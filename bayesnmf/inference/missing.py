@@ -1,15 +1,15 @@
-"""What missing cells change: the exposures of both sides, and the totals of sides on a simplex.
+"""What missing entries change: the exposures of both sides, and the totals of sides on a simplex.
 
-A missing cell has no counts, and no exposure either. Where a side may be anything positive, the cell is left out of the
-sum that is the exposure of its entries. The conditional of a side on a simplex has no exposure, since it relies on one
-that is equal for all its entries. There each entry receives, besides the counts of its observed cells, those that its
-missing cells would have (uniformisation, mathematics.md section 13): expected counts for modes and mean fields, drawn
-ones for draws. Loadings given the totals N of the observed cells have the row exposure N / Σ of the observed cells'
-means, which makes the multinomial given N a Poisson (an MM step).
+A missing entry has no counts, and no exposure either. Where a side may be anything positive, the entry is left out of
+the sum that is the exposure of its entries. The conditional of a side on a simplex has no exposure, since it relies on
+one that is equal for all its entries. There each entry receives, besides the counts of its observed entries, those that
+its missing entries would have (uniformisation, mathematics.md section 13): expected counts for modes and mean fields,
+drawn ones for draws. Loadings given the totals N of the observed entries have the row exposure N / Σ of the observed
+entries' means, which makes the multinomial given N a Poisson (an MM step).
 
-Under vi with components on the simplex, loadings too receive expected counts of missing cells, so that both sides
-raise one bound: the elbo of the counts together with those counts. Rows without any observed cell are left out of that:
-they have no exposure at all, which is equal for all entries.
+Under vi with components on the simplex, loadings too receive expected counts of missing entries, so that both sides
+raise one bound: the elbo of the counts together with those counts. Rows without any observed entry are left out of
+that: they have no exposure at all, which is equal for all entries.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from bayesnmf.types import Array
 
 
 def imputes_loadings(problem: Problem, components: Side) -> bool:
-    """Return whether loadings receive counts of missing cells, in place of a smaller exposure.
+    """Return whether loadings receive counts of missing entries, in place of a smaller exposure.
 
-    They do not where the components are all known, and loadings alone raise the bound of the observed cells.
+    They do not where the components are all known, and loadings alone raise the bound of the observed entries.
     """
     return problem.counts.mask is not None and raises_one_bound(problem, components)
 
 
 def raises_one_bound(problem: Problem, components: Side) -> bool:
-    """Return whether loadings would receive counts of missing cells, so that both sides raise one bound."""
+    """Return whether loadings would receive counts of missing entries, so that both sides raise one bound."""
     if problem.loadings_prior.support != "positive":
         return True
     prior = problem.components_prior
@@ -45,12 +45,12 @@ def raises_one_bound(problem: Problem, components: Side) -> bool:
 
 
 def imputes_components(problem: Problem) -> bool:
-    """Return whether components receive counts of missing cells."""
+    """Return whether components receive counts of missing entries."""
     return problem.counts.mask is not None and problem.components_prior.support == "simplex"
 
 
 def missing_exposure_of_loadings(problem: Problem, components: Side) -> Array:
-    """Return r_i Σ c_j β_kj over the missing cells of each row, (n, K)."""
+    """Return r_i Σ c_j β_kj over the missing entries of each row, (n, K)."""
     mask: Any = problem.counts.mask
     exposed = problem.counts.exposed_components(components.matrix)
     return np.asarray(mask.sums_by_row(exposed.T) * problem.counts.row_factor)
@@ -70,7 +70,7 @@ def _exposed_where_missing(part: Problem, here: State, rows: slice) -> Array:
 
 
 def with_missing_totals(problem: Problem, state: State, side: str, total: Array) -> Array:
-    """Return the totals of one side with the counts that its missing cells would have at the geometric means.
+    """Return the totals of one side with the counts that its missing entries would have at the geometric means.
 
     Those of draws are drawn, with random numbers that belong to rows of the whole.
     """
@@ -93,7 +93,7 @@ def with_missing_totals(problem: Problem, state: State, side: str, total: Array)
 
 
 def seeds_of_missing(summary: Summary) -> tuple[int, int] | None:
-    """Return seeds of the exposures of rows and the counts of their missing cells, for draws; else None."""
+    """Return seeds of the exposures of rows and the counts of their missing entries, for draws; else None."""
     if not isinstance(summary, Draw):
         return None
     one, two = summary.rng.integers(2**63, size=2).tolist()
@@ -105,7 +105,7 @@ def _weights_of_components(problem: Problem, state: State) -> Array:
 
 
 def weights(problem: Problem, state: State, seed: int | None = None, first: int = 0) -> tuple[Array, Array]:
-    """Return factors (n, K) and (m, K) in float64 whose products are the expected counts of missing cells.
+    """Return factors (n, K) and (m, K) in float64 whose products are the expected counts of missing entries.
 
     With a seed, exposures of rows given their totals are drawn, those of rows from row `first` on.
     """
@@ -133,13 +133,13 @@ def geometric_of(side: Side) -> Array:
 
 
 def observed_shares(problem: Problem, U: Array, V: Array) -> Array:
-    """Return what is left of 1 for the observed cells of each row, (n,), for factors of proportions."""
+    """Return what is left of 1 for the observed entries of each row, (n,), for factors of proportions."""
     mask: Any = problem.counts.mask
     return np.maximum(1.0 - mask.products_by_row(U, V), np.finfo(np.float64).tiny)
 
 
 def gain_of_missing(problem: Problem, state: State) -> float:
-    """Return what the objective gains since missing cells have no exposure, in nats."""
+    """Return what the objective gains since missing entries have no exposure, in nats."""
     return problem.over_rows(state, _gain_of_rows, reads=False)
 
 

@@ -31,7 +31,7 @@ class Problem:
     """Counts, and the prior and summary of each side.
 
     With `fixed_components` the components are never updated, as for `transform` of new samples. Without `constant` the
-    objective leaves out Σ log X!, which needs a pass over the counts and depends on no parameter. `cells` are the
+    objective leaves out Σ log X!, which needs a pass over the counts and depends on no parameter. `entries` are the
     counts on a device; the factors are then on the device too.
     """
 
@@ -42,7 +42,7 @@ class Problem:
     components_summary: Summary
     fixed_components: bool = False
     constant: bool = True
-    cells: Any = None
+    entries: Any = None
 
     def over_rows[Found](
         self, state: State, work: OfRows[Found], plus: Callable[[Found, Found], Found] = operator.add, *, reads: bool

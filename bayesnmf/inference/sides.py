@@ -58,13 +58,13 @@ def allocate_at_means(counts: Counts, loadings: Array, components: Array, thread
     return expected_allocations(counts.matrix, loadings, components, threads, spread=spread)
 
 
-def _allocate_on_device(cells: Any, loadings: Any, components: Any, sides: Sides) -> Totals:
+def _allocate_on_device(entries: Any, loadings: Any, components: Any, sides: Sides) -> Totals:
     """Return the totals of an allocation step on the devices that hold the counts."""
-    from bayesnmf.kernels.gpu.allocation import Cells, compiled_allocations
+    from bayesnmf.kernels.gpu.allocation import Entries, compiled_allocations
     from bayesnmf.kernels.gpu.sharding import compiled_on_shards
 
-    allocations = compiled_allocations if isinstance(cells, Cells) else compiled_on_shards
-    return allocations(cells, loadings, components, sides=sides)
+    allocations = compiled_allocations if isinstance(entries, Entries) else compiled_on_shards
+    return allocations(entries, loadings, components, sides=sides)
 
 
 def allocate(problem: Problem, state: State, threads: int | None, sides: Sides = "both") -> Totals:
@@ -72,8 +72,8 @@ def allocate(problem: Problem, state: State, threads: int | None, sides: Sides =
     if state.loadings.allocate is not None:
         return state.loadings.allocate(problem, state.components, sides)
     counts, U, V = problem.counts, state.loadings.geometric, state.components.geometric
-    if problem.cells is not None:
-        return _allocate_on_device(problem.cells, U, V, sides)
+    if problem.entries is not None:
+        return _allocate_on_device(problem.entries, U, V, sides)
     spread = spread_at(counts, state)
     if is_dense(counts.matrix):
         totals = dense_allocations(counts.dense, U, V, sides, spread, threads)
@@ -161,13 +161,13 @@ def _exposed_sums_of_loadings(problem: Problem, loadings: Side) -> Array:
 
 
 def exposure_left(exposure: Array, missing: Array) -> Array:
-    """Return exposures less those of missing cells; what is nothing but rounding is 0."""
+    """Return exposures less those of missing entries; what is nothing but rounding is 0."""
     left = exposure - missing
     return np.where(left > ROUNDING * exposure, left, 0.0)
 
 
 def given_totals(problem: Problem, state: State, side: str, total: Array) -> Array:
-    """Return the totals that the conditional of a side is given, with those of missing cells where it needs them."""
+    """Return the totals that the conditional of a side is given, with those of missing entries where it needs them."""
     if isinstance(total, Updated) or problem.counts.mask is None:
         return total
     imputes = imputes_components(problem) if side == "components" else imputes_loadings(problem, state.components)

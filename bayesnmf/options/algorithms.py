@@ -39,7 +39,7 @@ class Algorithm:
     device : bool
         Whether it runs on a GPU.
     masks : bool
-        Whether counts may have missing cells.
+        Whether counts may have missing entries.
     noises : tuple of str
         Words of the noises that the counts may have.
     why : str

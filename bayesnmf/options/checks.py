@@ -12,7 +12,7 @@ from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_has_part, check_negative_binomial, check_tempered
 from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise, Quasi
 
-TO_TOTALS, OF_BATCHES = "as others are scaled to the totals of rows", "as others receive counts of missing cells"
+TO_TOTALS, OF_BATCHES = "as others are scaled to the totals of rows", "as others receive counts of missing entries"
 STARTS = ("svd", "descent", "random", "random_descent")
 MOST_THREADS = 1024
 
@@ -199,7 +199,7 @@ def check_one_sampler(collapsed: bool, algorithm: Any) -> None:
 
 
 def served_options(options: Any, noise: Noise, method: str, counts: Any) -> Any:
-    """Return the options for a noise and missing cells, which may choose the sampler; refuse what cannot be fitted."""
+    """Return options for a noise and missing entries, which may choose the sampler; refuse what cannot be fitted."""
     if noise != POISSON:
         _check_noise_served(options, noise, method, counts)
     if method != "gibbs":
@@ -207,8 +207,8 @@ def served_options(options: Any, noise: Noise, method: str, counts: Any) -> Any:
     if counts.mask is not None and options.priors.loadings.support != "positive":
         if noise != POISSON or options.algorithm == "marginal":
             raise ValueError(
-                "missing cells and loadings that are proportions need Gibbs(algorithm='allocations') and "
-                "noise='poisson', since counts of missing cells are drawn beside the others; use method='vi'"
+                "missing entries and loadings that are proportions need Gibbs(algorithm='allocations') and "
+                "noise='poisson', since counts of missing entries are drawn beside the others; use method='vi'"
             )
         return replace(options, algorithm="allocations")
     if isinstance(noise, NegativeBinomial) and noise.variance == "quadratic":
@@ -265,19 +265,21 @@ def _check_without_allocations(options: Any, what: str) -> None:
 
 
 def check_mask_served(options: Any, method: str) -> None:
-    """Refuse what cannot be fitted to counts with missing cells."""
+    """Refuse what cannot be fitted to counts with missing entries."""
     if method == "bld" or getattr(options, "collapsed", False):
         found = "collapsed=True" if method != "bld" else "method='bld'"
-        raise ValueError(f"missing cells cannot be allocated count by count: found {found}; use method='vi' or 'gibbs'")
+        raise ValueError(
+            f"missing entries cannot be allocated count by count: found {found}; use method='vi' or 'gibbs'"
+        )
     if method == "smc" and options.priors.loadings.support != "positive":
         raise ValueError(
-            "missing cells and method='smc' need Gamma loadings, as proportions need counts of missing cells beside "
-            f"their own: found {type(options.priors.loadings).__name__}; use method='nuts' or 'gibbs'"
+            "missing entries and method='smc' need Gamma loadings, as proportions need counts of missing entries "
+            f"beside their own: found {type(options.priors.loadings).__name__}; use method='nuts' or 'gibbs'"
         )
     if getattr(options, "algorithm", None) and not ALGORITHMS[options.algorithm].masks:
         listed = " or ".join(repr(name) for name in algorithms_of(method) if ALGORITHMS[name].masks)
         raise ValueError(
-            f"missing cells need algorithm={listed}: found {options.algorithm!r}, which needs all cells; leave "
+            f"missing entries need algorithm={listed}: found {options.algorithm!r}, which needs all entries; leave "
             "algorithm out"
         )
     sides = options.priors.loadings, options.priors.components
@@ -286,8 +288,8 @@ def check_mask_served(options: Any, method: str) -> None:
     if reason and any(getattr(side, "support", "") != "positive" for side in sides):
         plain = algorithms_of(method)[0]
         raise ValueError(
-            f"missing cells and algorithm={options.algorithm!r} need Gamma priors on both sides, {reason}; use "
+            f"missing entries and algorithm={options.algorithm!r} need Gamma priors on both sides, {reason}; use "
             f"algorithm={plain!r}"
         )
     if getattr(options, "device", "cpu") != "cpu":
-        raise ValueError(f"missing cells need device='cpu': found {options.device!r}; leave device out")
+        raise ValueError(f"missing entries need device='cpu': found {options.device!r}; leave device out")

@@ -208,8 +208,8 @@ def resolve_options(options: Options, held: bool = True, plain: bool = False) ->
     """Return the options of map or vi with defaults in place of None; their priors must have no None left.
 
     Where the loadings of all rows are not `held` in memory, which descents need, counts are fitted by EM or coordinate
-    ascent from the decomposition alone; those with missing cells, or a noise that coordinate descent does not serve, by
-    the same algorithms (`plain`).
+    ascent from the decomposition alone; those with missing entries, or a noise that coordinate descent does not serve,
+    by the same algorithms (`plain`).
     """
     if not isinstance(options, MAP | VI):
         return options

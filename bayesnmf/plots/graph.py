@@ -70,7 +70,7 @@ def model_graph(
         Priors whose families are drawn; by default those of the model. Not allowed together with a fit.
     augmented : bool
         Whether to draw the program with the allocations S_ijk of the counts to components. There is one for each
-        component and nonzero cell, and they sum to the count.
+        component and nonzero entry, and they sum to the count.
     axes : Axes, optional
         Axes to draw on instead of new ones.
     figsize : tuple of float, optional
@@ -113,7 +113,7 @@ def model_graph(
 def read_program(model: str, priors: Priors, augmented: bool) -> dict[str, Node]:
     """Return the sites of a program in its own order, without factors, which are only terms of the density."""
     from bayesnmf.fitting.numpyro_bridge import hyperparameters, load_program
-    from bayesnmf.models.cells import as_observation  # first: ArviZ may leave a partly loaded NumPyro
+    from bayesnmf.models.entries import as_observation  # first: ArviZ may leave a partly loaded NumPyro
 
     module, observation = load_program(model), as_observation(STAND_IN)
     program = module.augmented if augmented else module.program

@@ -27,9 +27,9 @@ from bayesnmf.types import Array
 OBSERVED = "#000000"
 UNITS = {
     "total": "counts",
-    "share of zeros": "share of all cells",
+    "share of zeros": "share of all entries",
     "largest count": "counts",
-    "dispersion": "variance ÷ mean of all cells",
+    "dispersion": "variance ÷ mean of all entries",
     "misfit": "Freeman–Tukey distance",
 }
 
@@ -42,7 +42,7 @@ def predictive_checks(
     Statistics: the histogram of what refitted replicates show, and a black line at the observed value; left out if too
     few were fitted. Totals: predictive intervals sorted by their mean,
     and the observed totals as points, black if outside. The last panel is a rootogram: for each count, the expected
-    number of cells with this count as a bar with its interval, and the observed number as a black point, on a
+    number of entries with this count as a bar with its interval, and the observed number as a black point, on a
     square-root scale.
     Under dirichlet_poisson, row totals are given, so the total and the row totals are left out.
 
@@ -149,9 +149,9 @@ def _draw_rootogram(ax: Axes, found: PredictiveChecks, colour: str) -> None:
     ax.plot(places, np.sqrt(table["observed"]), "o", color=OBSERVED, markersize=3)
     ticks = _square_ticks(float(table[["observed", "high"]].to_numpy().max()))
     ax.set_yticks(np.sqrt(ticks), [f"{tick:,}" for tick in ticks])
-    ax.set_title("number of cells with each count\n(square-root scale)", fontsize=9)
+    ax.set_title("number of entries with each count\n(square-root scale)", fontsize=9)
     ax.set_xlabel("count", fontsize=SMALL)
-    ax.set_ylabel("cells", fontsize=SMALL)
+    ax.set_ylabel("entries", fontsize=SMALL)
 
 
 def _square_ticks(most: float) -> list[int]:

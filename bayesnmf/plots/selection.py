@@ -15,13 +15,13 @@ from bayesnmf.studies.selection.result import Selection
 
 COLUMNS = {
     "heldout": ("mean", "se", "held-out log-likelihood\nfor each count (nats)"),
-    "masked": ("mean", "se", "log-likelihood of held-out cells\nfor each count (nats)"),
+    "masked": ("mean", "se", "log-likelihood of held-out entries\nfor each count (nats)"),
     "evidence": ("log_evidence", "se", "log evidence (nats)"),
     "stability": ("least", "", "share of the {} in which\nthe least recurrent component comes back"),
 }
 LETTERS = 14  # of a title, in an inch
 UNITS = {
-    "masked": "masks of cells",
+    "masked": "masks of entries",
     "heldout": "random splits of the counts",
     "evidence": "runs",
 }

@@ -79,11 +79,11 @@ def check_proper_components(components: Any, what: str) -> None:
 
 
 def check_unseen(mask: Any, priors: Any) -> None:
-    """Refuse flat priors of rows or features without an observed cell, whose posterior would not exist."""
+    """Refuse flat priors of rows or features without an observed entry, whose posterior would not exist."""
     if not mask.seen_rows.all():
-        check_proper_loadings(priors.loadings, "a row without an observed cell")
+        check_proper_loadings(priors.loadings, "a row without an observed entry")
     if not mask.seen_features.all():
-        check_proper_components(priors.components, "a feature without an observed cell")
+        check_proper_components(priors.components, "a feature without an observed entry")
 
 
 def check_collapsible(
@@ -240,7 +240,7 @@ def check_negative_binomial(options: Any, noise: NegativeBinomial, what: str, co
 def _check_uniformised(options: Any, what: str, counts: Any) -> None:
     """Refuse what does not draw or expect the clusters of missing shares."""
     if counts.mask is not None:
-        raise ValueError(f"{what} need all cells: give Priors(components=Gamma(...)), or use dispersion='row'")
+        raise ValueError(f"{what} need all entries: give Priors(components=Gamma(...)), or use dispersion='row'")
     if hasattr(options, "collapsed") and options.priors.loadings.support != "positive":
         raise ValueError(f"{what} need loadings without a scale of their own for draws; use model='gamma_poisson'")
     if hasattr(options, "particles") and hasattr(options, "efficiency"):
@@ -261,7 +261,7 @@ def check_tempered(priors: Any, what: str, counts: Any) -> None:
             "on: use model='gamma_poisson', or method='gibbs'"
         )
     if counts.mask is not None:
-        raise ValueError(f"{what} with method='smc' needs all cells: found missing ones; use method='gibbs'")
+        raise ValueError(f"{what} with method='smc' needs all entries: found missing ones; use method='gibbs'")
 
 
 def _check_given_totals(options: Any, noise: NegativeBinomial, what: str, counts: Any) -> None:
@@ -272,7 +272,7 @@ def _check_given_totals(options: Any, noise: NegativeBinomial, what: str, counts
         )
     if counts.mask is not None:
         raise ValueError(
-            f"{what} with given totals has no form with missing cells, held-out ones among them: use "
+            f"{what} with given totals has no form with missing entries, held-out ones among them: use "
             "model='gamma_poisson', or noise='poisson'"
         )
     if noise.by_feature:
@@ -283,18 +283,18 @@ def _check_given_totals(options: Any, noise: NegativeBinomial, what: str, counts
 
 
 def _check_quadratic(options: Any, given_totals: bool, what: str, counts: Any) -> None:
-    """Refuse given totals, flat loadings of a posterior, which may not exist, and more cells than can have rates."""
+    """Refuse given totals, flat loadings of a posterior, which may not exist, and more entries than can have rates."""
     if not hasattr(options, "basis"):
         check_proper_loadings(options.priors.loadings, f"{what}, whose posterior may not exist otherwise")
     if given_totals:
         raise ValueError(
-            f"{what} needs loadings with a scale, since rates of cells change the totals of rows; use "
+            f"{what} needs loadings with a scale, since rates of entries change the totals of rows; use "
             "model='gamma_poisson', or noise='nb1'"
         )
     n, m = counts.shape
     if n * m > MOST_RATES or not counts.rows_held:
         raise ValueError(
-            f"{what} keeps a rate of every cell in memory, of {MOST_RATES:,} at most: found {n:,} × {m:,} = "
+            f"{what} keeps a rate of every entry in memory, of {MOST_RATES:,} at most: found {n:,} × {m:,} = "
             f"{n * m:,}{'' if counts.rows_held else f' beside {counts.nnz:,} nonzeros on disk'}; use noise='nb1', "
             "or fewer rows or features, read into memory"
         )

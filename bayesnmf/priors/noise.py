@@ -116,7 +116,7 @@ class NegativeBinomial:
     """Negative binomial noise: counts vary more than Poisson counts of the same expected value λ.
 
     With linear variance, λ (1 + s), counts come in clusters, as words do that are repeated once they are used; with
-    quadratic variance, λ + α λ², the rate of every cell varies by √α of itself. A dispersion that is not given is
+    quadratic variance, λ + α λ², the rate of every entry varies by √α of itself. A dispersion that is not given is
     learned with the fit, with a log-normal prior of median 0.3 and factor e² (half of its mass is between 0.08 and
     1.2), so that a row or feature of few counts has one near 0.3.
 
@@ -125,8 +125,8 @@ class NegativeBinomial:
     variance : {"linear", "quadratic"}
         How the variance grows with the expected value.
     dispersion : float, array, "row", "feature" or "matrix", optional
-        s or α, at least 0, of all cells; or words that say that each row, each feature or each of several matrices has
-        its own. By default one that is learned for all cells, or for each matrix.
+        s or α, at least 0, of all entries; or words that say that each row, each feature or each of several matrices
+        has its own. By default one that is learned for all entries, or for each matrix.
     by : {"row", "feature", "matrix"}, optional
         Whose the dispersions of an array are.
     groups : FeatureGroups, optional
@@ -186,7 +186,7 @@ class NegativeBinomial:
         return self.by in ("feature", "matrix")
 
     def of_lines(self, dispersions: Any) -> Any:
-        """Return dispersions as those of rows, of features or of all cells: those of matrices as their features'."""
+        """Return dispersions as those of rows, of features or of all entries: those of matrices as their features'."""
         return dispersions if self.groups is None else np.asarray(dispersions)[self.groups.codes]
 
     @property

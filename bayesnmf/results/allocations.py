@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import check_names, check_size
-from bayesnmf.kernels.cpu.dense import cell_allocations
+from bayesnmf.kernels.cpu.dense import entry_allocations
 from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.record import FitRecord, iterate_draws
 from bayesnmf.types import Array
@@ -44,14 +44,14 @@ def allocations(fit: FitRecord, rows: Iterable[Any] | None = None) -> Array:
     check_size(size, LIMIT, "the allocations", "choose some rows with rows=")
     part = restrict_rows(fit, positions)
     matrix = part.counts.matrix
-    cells = np.zeros((len(matrix.indices), fit.rank))
+    entries = np.zeros((len(matrix.indices), fit.rank))
     taken = 0
     for loadings, components in _factors(part):
-        cells += cell_allocations(matrix, loadings, components)
+        entries += entry_allocations(matrix, loadings, components)
         taken += 1
     out = np.zeros((n, fit.rank, fit.counts.shape[1]))
-    row_of_cell = np.repeat(np.arange(n), np.diff(matrix.indptr))
-    out[row_of_cell, :, matrix.indices] = cells / taken
+    row_of_entry = np.repeat(np.arange(n), np.diff(matrix.indptr))
+    out[row_of_entry, :, matrix.indices] = entries / taken
     return out
 
 

@@ -73,7 +73,7 @@ def settings_of(fit: FitRecord) -> dict[str, Any]:
         "priors": repr(fit.priors),
         "options": repr(fit.options),
         "noise": repr(fit.noise),
-        "missing_cells": 0 if fit.counts.mask is None else fit.counts.mask.number,
+        "missing_entries": 0 if fit.counts.mask is None else fit.counts.mask.number,
         "objective": float(np.asarray(fit.trace).ravel()[-1]),
         "objective_name": fit.objective,
         "converged": bool(fit.status.converged),

@@ -1,4 +1,4 @@
-"""The factors of batches of a fit, and the means of cells with them."""
+"""The factors of batches of a fit, and the means of entries with them."""
 
 from __future__ import annotations
 

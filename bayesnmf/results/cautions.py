@@ -48,7 +48,7 @@ def cure_of(result: FitRecord) -> str:
 def cure_of_mode(options: MAP, plain: bool = False) -> str:
     """Return advice, legal with these options and priors, for a mode that settled before it reached an optimum.
 
-    Counts with missing cells, batches or negative binomial noise are fitted by EM alone (`plain`).
+    Counts with missing entries, batches or negative binomial noise are fitted by EM alone (`plain`).
     """
     if options.algorithm == "em" and not plain and _allows_coordinate_descent(options):
         return "use algorithm='scd', extrapolate=True in bayesnmf.MAP(...)"
@@ -154,8 +154,8 @@ def cautions_of_model(fit: FitRecord) -> list[str]:
 def caution_of_noise(fit: FitRecord) -> str:
     """Return a caution about counts that vary more than the noise of the fit says; "" if they do not.
 
-    Of many cells, about 2e7 are looked at. Means that have not converged say nothing of the counts, nor do new rows, or
-    weighted counts of their noise.
+    Of many entries, about 2e7 are looked at. Means that have not converged say nothing of the counts, nor do new rows,
+    or weighted counts of their noise.
     """
     says = fit.noise == POISSON and not (fit.is_projected or is_weighted(fit.counts))
     if not (says and fit.counts.total and fit.status.converged):

@@ -91,7 +91,7 @@ def check_has_dispersion(fit: FitRecord, ratio: float) -> None:
     if np.isnan(ratio):
         (n, m), rank = fit.counts.shape, fit.rank
         raise ValueError(
-            f"a dispersion needs more cells than parameters: found {n} × {m} counts, and rank {rank}; lower rank"
+            f"a dispersion needs more entries than parameters: found {n} × {m} counts, and rank {rank}; lower rank"
         )
 
 
@@ -113,10 +113,10 @@ def check_distribution(fit: FitRecord, what: str) -> None:
 
 
 def check_no_scale_beside_missing(fit: FitRecord, what: str) -> None:
-    """Refuse loadings whose scale q would have to move together with the rest, as cells are missing."""
+    """Refuse loadings whose scale q would have to move together with the rest, as entries are missing."""
     if fit.counts.mask is not None and fit.scale is not None:
         raise ValueError(
-            f"{what} of a scaled Dirichlet needs counts without missing cells: found {fit.counts.mask.number:,}; fit "
+            f"{what} of a scaled Dirichlet needs counts without missing entries: found {fit.counts.mask.number:,}; fit "
             "with model='gamma_poisson', or by method='gibbs'"
         )
 

@@ -31,7 +31,7 @@ FEWER = "choose some with rows= or features=, ask for fewer draws=, or raise lim
 RESAMPLED = "draws are resampled particles of independent runs, not chains: their R-hat and ESS say nothing"
 INDEPENDENT = "draws are independent: their R-hat and ESS say nothing about the quality of the approximation"
 GIVEN_TOTALS = (
-    "row totals are given, so cells are not independent; each is scored as a count with mean total × "
+    "row totals are given, so entries are not independent; each is scored as a count with mean total × "
     "loadings × components by itself"
 )
 STATISTICS = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}  # NumPyro's names, and ArviZ's
@@ -49,11 +49,11 @@ class Contents:
     rows, features : iterable of names or None
         Names of the rows and features to include, in this order; all by default.
     log_likelihood : bool
-        Whether to add log p(count | draw) of every cell, zeros included, in nats, as `az.loo` needs.
+        Whether to add log p(count | draw) of every entry, zeros included, in nats, as `az.loo` needs.
     posterior_predictive : bool
         Whether to add replicated counts of every draw.
-    cells : bool
-        Whether counts, log-likelihood and replicates have one dimension `cell` instead of row × feature, with the
+    entries : bool
+        Whether counts, log-likelihood and replicates have one dimension `entry` instead of row × feature, with the
         names as coordinates, as `az.plot_ppc_rootogram` and `az.plot_ppc_pit` need.
     seed : int
         Seed of draws from q and of replicated counts.
@@ -65,14 +65,14 @@ class Contents:
     features: Iterable[Any] | None = None
     log_likelihood: bool = False
     posterior_predictive: bool = False
-    cells: bool = False
+    entries: bool = False
     seed: int = 0
     limit: float = LIMIT
 
     def __post_init__(self) -> None:
         check_count(self.seed, "seed", minimum=0)
         check_positive(self.limit, "limit")
-        for name in ("log_likelihood", "posterior_predictive", "cells"):
+        for name in ("log_likelihood", "posterior_predictive", "entries"):
             check_flag(getattr(self, name), name)
 
 
@@ -98,7 +98,7 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
         `independent_draws`. Components that are parameters are the same in all draws, with the attribute
         `point_estimate`; leave them out of R-hat and ESS by `var_names`.
     **contents
-        Keywords of `Contents`: rows, features, log_likelihood, posterior_predictive, cells, seed, limit.
+        Keywords of `Contents`: rows, features, log_likelihood, posterior_predictive, entries, seed, limit.
 
     Raises
     ------
@@ -124,14 +124,14 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
     traced, fit = fit, for_draws(fit, draws, chains)
     number = chains_and_draws(fit, chains, draws)
     n, m = selected_size(fit, rows, features)
-    cells = 8 * number[0] * number[1] * n * m * (asked.log_likelihood + asked.posterior_predictive)
-    check_size(draws_size(fit, number, (n, m)) + cells, asked.limit, "the tree of draws", FEWER)
+    entries = 8 * number[0] * number[1] * n * m * (asked.log_likelihood + asked.posterior_predictive)
+    check_size(draws_size(fit, number, (n, m)) + entries, asked.limit, "the tree of draws", FEWER)
     part = restrict_rows(fit, rows)
     values = part.estimate.take(part, number, asked.seed, features)
     coords = _coordinates(part, number, features)
     groups = {"posterior": _posterior_group(part, values, features), **_trace_group(traced, number)}
     tree = _tree(fit, {**groups, **_groups_of_part(part, values, features, asked, coords)}, coords)
-    return tree.map_over_datasets(_by_cell) if asked.cells else tree
+    return tree.map_over_datasets(_by_entry) if asked.entries else tree
 
 
 def _coordinates(part: FitRecord, number: tuple[int, int], features: Array | None) -> dict[Hashable, Any]:
@@ -161,11 +161,11 @@ def _groups_of_part(
     return {**groups, **_exposures_group(part, features)}
 
 
-def _by_cell(group: xr.Dataset) -> xr.Dataset:
+def _by_entry(group: xr.Dataset) -> xr.Dataset:
     """Return a group with rows and features of the counts in one dimension, with the names of both."""
     if "counts" not in group:
         return group
-    return group.stack(cell=("row", "feature")).reset_index("cell")
+    return group.stack(entry=("row", "feature")).reset_index("entry")
 
 
 def _tree(fit: FitRecord, groups: dict[str, xr.Dataset], coords: dict[Hashable, Any]) -> xr.DataTree:
@@ -272,7 +272,7 @@ def _exposures_group(fit: FitRecord, features: Array | None) -> dict[str, xr.Dat
     return {"constant_data": xr.Dataset(values)} if values else {}
 
 
-def _cells(fit: FitRecord, values: Draws, features: Array | None) -> Iterator[tuple[tuple[int, ...], Array]]:
+def _entries(fit: FitRecord, values: Draws, features: Array | None) -> Iterator[tuple[tuple[int, ...], Array]]:
     """Yield the position (chain, draw) and the means (n, m) of every draw."""
     loadings = effective_loadings(fit, values.loadings, values.scale, values.components)
     for at in np.ndindex(values.chains, values.draws):
@@ -285,7 +285,7 @@ def _log_likelihood_group(fit: FitRecord, values: Draws, features: Array | None)
     counts = take_features(fit.counts.matrix, features).toarray().astype(np.float64)
     logs = LogProbabilities(fit.noise.of_features(features), counts)
     out = np.empty((values.chains, values.draws, *counts.shape))
-    for at, means in _cells(fit, values, features):
+    for at, means in _entries(fit, values, features):
         out[at] = logs.at(means)
     group = xr.Dataset({"counts": (("chain", "draw", "row", "feature"), out)})
     return group.assign_attrs(note=GIVEN_TOTALS) if MODELS[fit.model].given_totals else group
@@ -295,6 +295,6 @@ def _predictive_group(fit: FitRecord, values: Draws, features: Array | None, see
     rng = replication_rng(seed)
     n, m = fit.counts.shape[0], values.components.shape[-1]
     out = np.empty((values.chains, values.draws, n, m), np.int64)
-    for at, means in _cells(fit, values, features):
+    for at, means in _entries(fit, values, features):
         out[at] = replicate(fit, means, rng, features)
     return xr.Dataset({"counts": (("chain", "draw", "row", "feature"), out)})

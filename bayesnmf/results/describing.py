@@ -52,10 +52,10 @@ def in_words(noise: NegativeBinomial, fit: FitRecord) -> str:
 
 
 def missing_in_words(fit: FitRecord) -> str:
-    """Return the names of matrices, the numbers of missing cells and of batches, each after a comma; "" without any."""
+    """Return the names of matrices, and the numbers of missing entries and of batches, after commas; "" without any."""
     several = coordinates_of(fit.counts)
     missing = "" if several is None else f" of {listed(list(map(str, several[0])))}"
-    missing += "" if fit.counts.mask is None else f", {fit.counts.mask.number:,} cells missing"
+    missing += "" if fit.counts.mask is None else f", {fit.counts.mask.number:,} entries missing"
     return missing + ("" if fit.batch is None else f", {len(fit.batch.names):,} batches")
 
 

@@ -1,8 +1,8 @@
 """The dispersion of counts around the means of a fit: how much more they vary than Poisson counts.
 
-It is Pearson's χ² over its degrees of freedom: the number of cells less that of free numbers in a matrix of means of
+It is Pearson's χ² over its degrees of freedom: the number of entries less that of free numbers in a matrix of means of
 rank K, n K + (m − K) K, of which components that are given have none. Small means are pooled
-(`bayesnmf.kernels.cpu.pearson`), so that a cell is a single count or a pool of several.
+(`bayesnmf.kernels.cpu.pearson`), so that an entry is a single count or a pool of several.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from bayesnmf.types import Array
 if TYPE_CHECKING:
     import pandas as pd
 
-LOW = 0.1  # expected counts below which cells are pooled
-SAMPLED = 2e7  # cells that are looked at for a sentence
+LOW = 0.1  # expected counts below which entries are pooled
+SAMPLED = 2e7  # entries that are looked at for a sentence
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Dispersion:
     Attributes
     ----------
     ratio : float
-        Variance of the counts over that of Poisson counts of the same means, for all cells together.
+        Variance of the counts over that of Poisson counts of the same means, for all entries together.
     standard_error : float
         Its standard error, from how much rows differ.
     rows, features : DataFrame
@@ -68,13 +68,13 @@ def dispersion(fit: FitRecord) -> Dispersion:
     return Dispersion(ratio, error, rows.set_index(fit.row_names), features.set_index(fit.feature_names))
 
 
-def overall_dispersion(fit: FitRecord, cells: float = np.inf) -> tuple[float, float]:
-    """Return the dispersion over all cells, or about `cells` of them in evenly spaced rows, and its standard error.
+def overall_dispersion(fit: FitRecord, entries: float = np.inf) -> tuple[float, float]:
+    """Return the dispersion over all entries, or about `entries` of them in evenly spaced rows, and its standard error.
 
     Both are NaN where no degrees of freedom are left.
     """
     n, m = fit.counts.shape
-    step = max(int(n * m / cells), 1)
+    step = max(int(n * m / entries), 1)
     of_rows, _ = _sums(fit, slice(step // 2, None, step), by_column=False)
     return _overall(of_rows, _free_loadings(fit), _free_components(fit), m, n)
 
@@ -96,19 +96,19 @@ def _free_components(fit: FitRecord) -> int:
     return 0 if fit.is_projected else len(free_components(stated_components(fit.priors.components), fit.rank))
 
 
-def _free_cells(sums: Array, own: float, other: float, length: int, lines: int) -> Array:
-    """Return the degrees of freedom of lines, rows or features, of `length` cells each.
+def _free_entries(sums: Array, own: float, other: float, length: int, lines: int) -> Array:
+    """Return the degrees of freedom of lines, rows or features, of `length` entries each.
 
-    A line has `own` numbers of its own, and a part of the `other` numbers that each cell of it shares with the same
-    cells of other lines; `own` · `other` numbers are counted twice.
+    A line has `own` numbers of its own, and a part of the `other` numbers that each entry of it shares with the same
+    entries of other lines; `own` · `other` numbers are counted twice.
     """
-    cells = sums[:, 2]
+    entries = sums[:, 2]
     shared = (length - own) * other / lines
-    return cells - np.minimum(own, cells) - shared * cells / max(cells.mean(), 1)
+    return entries - np.minimum(own, entries) - shared * entries / max(entries.mean(), 1)
 
 
 def _overall(sums: Array, own: float, other: float, length: int, lines: int | None = None) -> tuple[float, float]:
-    free = _free_cells(sums, own, other, length, lines or len(sums))
+    free = _free_entries(sums, own, other, length, lines or len(sums))
     left = free.sum()
     if left <= 0:
         return np.nan, np.nan
@@ -121,13 +121,13 @@ def _by_line(sums: Array, own: float, other: float, length: int, ratio: float) -
     """Return the dispersion of each line, shrunk towards that of all on the log scale."""
     import pandas as pd
 
-    free = _free_cells(sums, own, other, length, len(sums))
-    squares, fourths, cells = sums.T
+    free = _free_entries(sums, own, other, length, len(sums))
+    squares, fourths, entries = sums.T
     known = (free >= 1) & (squares > 0)
     found, error = np.full(len(sums), np.nan), np.full(len(sums), np.nan)
     found[known] = squares[known] / free[known]
-    spread = fourths[known] - squares[known] ** 2 / cells[known]
-    error[known] = np.sqrt(spread * cells[known] / np.maximum(cells[known] - 1, 1)) / free[known]
+    spread = fourths[known] - squares[known] ** 2 / entries[known]
+    error[known] = np.sqrt(spread * entries[known] / np.maximum(entries[known] - 1, 1)) / free[known]
     deviation, noise = np.log(found[known] / ratio), (error[known] / found[known]) ** 2
     between = max(float(np.mean(deviation**2 - noise)), 0.0) if known.any() else 0.0
     shrunk = np.full(len(sums), ratio)

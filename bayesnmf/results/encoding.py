@@ -6,7 +6,7 @@ not arrays are JSON in the attribute `settings`. Every array has its type and a 
 draws are long and missing parts of a Zarr store are read as zeros. The settings list all groups and arrays with their
 attributes, and have their own checksum, so that missing or changed parts are detected; from version 6 on, NetCDF files
 also end with a digest of all that is in them (`bayesnmf.results.storage`). Fits with a noise other than Poisson have it
-among the settings, those of counts with missing cells have a mask among the counts, and both have version 8, so that
+among the settings, those of counts with missing entries have a mask among the counts, and both have version 8, so that
 versions of the package which do not know these refuse them; fits of several matrices, and of counts in batches, which
 have a group `batch`, have version 9. Files of version 1 have neither list nor checksum of the settings, so only their
 shapes are checked.

@@ -1,4 +1,4 @@
-"""Expected counts of chosen cells, with intervals: what a fit says of cells that are missing, too."""
+"""Expected counts of chosen entries, with intervals: what a fit says of entries that are missing, too."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def expected(
     -------
     DataFrame
         By row and feature: ``count``, NaN where it is missing, ``mean``, and, with a posterior, ``lower`` and
-        ``upper``, of the same draws. Rows without an observed cell have none of these if row totals are given.
+        ``upper``, of the same draws. Rows without an observed entry have none of these if row totals are given.
 
     Raises
     ------
@@ -78,10 +78,10 @@ def expected(
     return table
 
 
-def _mean_and_interval(part: FitRecord, columns: Any, cells: int, tail: float) -> tuple[Any, Any, Any]:
-    """Return means and ends of the intervals of the expected counts, (cells,) each."""
+def _mean_and_interval(part: FitRecord, columns: Any, entries: int, tail: float) -> tuple[Any, Any, Any]:
+    """Return means and ends of the intervals of the expected counts, (entries,) each."""
     number = chains_and_draws(part, None, None)
-    check_size(8 * number[0] * number[1] * cells, LIMIT, "expected counts of all draws", "choose rows or features")
+    check_size(8 * number[0] * number[1] * entries, LIMIT, "expected counts of all draws", "choose rows or features")
     whole = part.counts.mask is not None  # totals that are given need all features
     drawn = part.estimate.take(part, number, 0, None if whole else columns)
     loadings = effective_loadings(part, drawn.loadings, drawn.scale, drawn.components)
@@ -89,5 +89,5 @@ def _mean_and_interval(part: FitRecord, columns: Any, cells: int, tail: float) -
     if whole:
         components, factors = take_features(components, columns), take_features(factors, columns)
     left, right = factors_of_means(part, loadings, components, factors, columns)
-    rates = (left @ right).reshape(-1, cells)
+    rates = (left @ right).reshape(-1, entries)
     return rates.mean(axis=0), *np.quantile(rates, (tail, 1 - tail), axis=0)

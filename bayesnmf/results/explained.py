@@ -13,7 +13,7 @@ Components were fitted to the rows of the reference, and lie nearer to them than
 allocations S of the fold and T = Θ_k β_kj, those expected of all rows; their loadings settle again. Known components
 stay as they are.
 
-All sums are products of sparse counts or of small matrices, so nothing of the size of all cells is made.
+All sums are products of sparse counts or of small matrices, so nothing of the size of all entries is made.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def excess_of(counts: Counts, loadings: Array, components: Array, weights: Array
 
 
 def _sums(counts: Counts, loadings: Array, components: Array, weights: Array) -> Array:
-    """Return Σ_j w_j λ_ij over the cells that are not missing."""
+    """Return Σ_j w_j λ_ij over the entries that are not missing."""
     found = loadings @ (components @ weights)
     if counts.mask is not None:
         found -= counts.mask.products_by_row(loadings, (components * weights).T)
@@ -163,7 +163,7 @@ def _sums(counts: Counts, loadings: Array, components: Array, weights: Array) ->
 
 
 def _squares(counts: Counts, loadings: Array, components: Array, weights: Array) -> Array:
-    """Return Σ_j w_j λ_ij² over the cells that are not missing."""
+    """Return Σ_j w_j λ_ij² over the entries that are not missing."""
     weighted = components * weights
     found = np.einsum("ik,ik->i", loadings @ (weighted @ components.T), loadings)
     if counts.mask is not None:

@@ -41,7 +41,7 @@ class Readings(FitRecord):
     def expected(
         self, rows: Iterable[Any] | None = None, features: Iterable[Any] | None = None, interval: float = 0.9
     ) -> pd.DataFrame:
-        """Return expected counts with intervals, of missing cells too; see `bayesnmf.results.expected.expected`."""
+        """Return expected counts with intervals, of missing entries too; see `bayesnmf.results.expected.expected`."""
         return expected.expected(self, rows, features, interval)
 
     def effects(self, interval: float = 0.9) -> pd.DataFrame:
@@ -84,9 +84,9 @@ class Readings(FitRecord):
     def dispersion(self) -> Dispersion:
         """Return how much the counts vary around the means of the fit: 1 if as much as Poisson counts.
 
-        There is one value for all cells, with a standard error, and tables of rows and features. Around the means of a
-        fit with quasi-Poisson noise, whose priors weigh more, it is larger. Raises ValueError if there are as many
-        parameters as cells.
+        There is one value for all entries, with a standard error, and tables of rows and features. Around the means of
+        a fit with quasi-Poisson noise, whose priors weigh more, it is larger. Raises ValueError if there are as many
+        parameters as entries.
         """
         return dispersion(self)
 

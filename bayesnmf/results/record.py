@@ -171,7 +171,7 @@ def factors_of_means(
     features: Array | None = None,
     rows: slice = slice(None),
 ) -> tuple[Array, Array]:
-    """Return two factors whose products are means of cells, given loadings (…, n, K) of these rows.
+    """Return two factors whose products are means of entries, given loadings (…, n, K) of these rows.
 
     They are these and the components (…, K, m) times exposures of features, or of some at given positions; with factors
     of batches (…, B, m), those of `bayesnmf.results.batches.widened`.
@@ -181,7 +181,7 @@ def factors_of_means(
 
 
 def expected_totals(counts: Counts, loadings: Array, components: Array) -> Array:
-    """Return the given totals of rows, (n,); with missing cells, those that all cells would have, (…, n)."""
+    """Return the given totals of rows, (n,); with missing entries, those that all entries would have, (…, n)."""
     totals, mask = counts.row_totals, counts.mask
     if mask is None:
         return totals
@@ -210,7 +210,7 @@ def iterate_draws(fit: FitRecord, draws: int, seed: int, *, shares: bool = False
 
 
 def iterate_means(fit: FitRecord, draws: int, seed: int) -> Iterator[tuple[Array, Array]]:
-    """Yield pairs of factors, draw by draw, whose products are in proportion to the means of the cells of a row."""
+    """Yield pairs of factors, draw by draw, whose products are in proportion to the means of the entries of a row."""
     sides, of_batches = iterate_draws(fit, draws, seed, shares=True), iterate_factors(fit, draws, seed)
     for (loadings, exposed), factors in zip(sides, of_batches, strict=False):
         yield (loadings, exposed) if factors is None else widened(fit.counts.batch.codes, loadings, exposed, factors)

@@ -51,7 +51,7 @@ def encode_counts(counts: Counts, near: Path) -> xr.Dataset:
         arrays |= {"batch_names": counts.batch.names, "batch_codes": counts.batch.codes}
         about |= {} if counts.batch.shape is None else {"batch_shape": counts.batch.shape}
     if counts.mask is not None:
-        mask = counts.mask.as_cells
+        mask = counts.mask.as_entries
         arrays |= {name: getattr(mask.pattern, name.removeprefix("mask_")) for name in MASK}
         about |= {"mask_of_missing": int(mask.of_missing)}
     return encode_arrays(arrays).assign_attrs(about)
@@ -88,7 +88,7 @@ def _batches_of(parts: dict[str, Any], about: Any) -> Batches | None:
 
 
 def _mask_of(parts: dict[str, Any], about: Any, shape: Any) -> Mask | None:
-    """Return the mask in a file; None if no cell is missing."""
+    """Return the mask in a file; None if no entry is missing."""
     if MASK[0] not in parts:
         return None
     indices, indptr = (parts[name] for name in MASK)

@@ -47,7 +47,7 @@ def fault_of_sampling(fit: FitRecord, draws: int = DRAWS, part: str = "entries")
         return fault
     loadings: Any = fit.priors.loadings
     if isinstance(fit.noise, NegativeBinomial) and fit.noise.variance == "quadratic" and loadings.support != "positive":
-        return "its loadings are proportions, and its cells have rates; use method='gibbs'"
+        return "its loadings are proportions, and its entries have rates; use method='gibbs'"
     return fault_of_parts(fit.counts, fit.priors, fit.rank, draws, part)
 
 
@@ -72,7 +72,7 @@ def fault_of_parts(counts: Counts, priors: Priors, rank: int, draws: int = DRAWS
     if counts.mask is not None:
         drawn = loadings.support == "positive" and loadings.proper
         if not (drawn if part == "entries" else loadings.support != "scaled simplex"):
-            return "cells of its counts are missing"
+            return "entries of its counts are missing"
     sides: Any = priors.loadings, priors.components
     if lacking := [type(prior).__name__ for prior in sides if part not in prior.optional]:
         return f"{lacking[0]} has no {OPTIONAL[part]}"

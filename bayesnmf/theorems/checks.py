@@ -14,7 +14,7 @@ def check_effort(effort: Any) -> None:
     """Refuse an invalid effort; it needs at least 2 draws for a standard error."""
     make_plain(effort)
     check_draws_of_bound(effort.draws)
-    for name in ("svi_steps", "cells", "particles"):
+    for name in ("svi_steps", "entries", "particles"):
         check_count(getattr(effort, name), name)
     if effort.svi_models != ():
         for model in check_words(effort.svi_models, "svi_models"):

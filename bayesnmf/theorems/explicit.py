@@ -1,6 +1,6 @@
 """The formulas of the papers in NumPy and SciPy, independent of the kernels.
 
-All sums run over the nonzeros of the counts; products of cells and components are formed in blocks.
+All sums run over the nonzeros of the counts; products of entries and components are formed in blocks.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def blocks(matrix: csr_array, rank: int) -> Iterator[tuple[slice, Array, Array, 
         yield span, rows, matrix.indices[span], matrix.data[span]
 
 
-def cell_terms(loadings: Array, components: Array, rows: Array, columns: Array) -> Array:
-    """Return θ_ik β_kj at some cells, (cells, K)."""
+def entry_terms(loadings: Array, components: Array, rows: Array, columns: Array) -> Array:
+    """Return θ_ik β_kj at some entries, (entries, K)."""
     return loadings[rows] * components.T[columns]
 
 
@@ -37,7 +37,7 @@ def rates(matrix: csr_array, loadings: Array, components: Array) -> Array:
     """Return the entries of θβ at the nonzeros, (nnz,)."""
     out = np.empty(matrix.nnz)
     for span, rows, columns, _ in blocks(matrix, loadings.shape[1]):
-        out[span] = cell_terms(loadings, components, rows, columns).sum(axis=1)
+        out[span] = entry_terms(loadings, components, rows, columns).sum(axis=1)
     return out
 
 
@@ -118,7 +118,7 @@ def drawn_allocation(
     log_p = -float(loadings.sum(axis=0) @ components.sum(axis=1))
     log_p_given = 0.0
     for _, rows, columns, values in blocks(matrix, loadings.shape[1]):
-        rate = cell_terms(loadings, components, rows, columns)
+        rate = entry_terms(loadings, components, rows, columns)
         share = rate / rate.sum(axis=1, keepdims=True)
         S = rng.multinomial(values.astype(np.int64), share)
         log_p += float((xlogy(S, rate) - gammaln(S + 1)).sum())
@@ -141,7 +141,7 @@ def log_p_decomposition(counts: Counts, factors: tuple[Array, Array], alpha: flo
     (n, m), rank = counts.shape, mu.shape[1]
     A, B, log_factorials = np.zeros((n, rank)), np.zeros((m, rank)), 0.0
     for _, rows, columns, values in blocks(counts.matrix, rank):
-        share = cell_terms(mu, nu, rows, columns)
+        share = entry_terms(mu, nu, rows, columns)
         S = values[:, None] * share / share.sum(axis=1, keepdims=True)
         np.add.at(A, rows, S)
         np.add.at(B, columns, S)

@@ -13,7 +13,7 @@ from numpyro.infer import TraceMeanField_ELBO
 from bayesnmf.assessment.bounds import elbo_augmented, state_of_fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.numpyro_bridge import guide_parameters, load_program, program_arguments
-from bayesnmf.models.cells import as_observation
+from bayesnmf.models.entries import as_observation
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.theorems.study import Study, joined_notes, permitted_errors, plain_vi, rounding_of_bound
 from bayesnmf.theorems.table import Claim, Row

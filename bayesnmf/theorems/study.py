@@ -41,7 +41,7 @@ class Effort:
     svi_models : tuple of str
         Models for SVI. Each compiles two more programs, which takes most of the time on small counts, so the default is
         one model.
-    cells : int
+    entries : int
         Largest number of nonzero counts for programs, optimisers and decompositions; above it, they use random rows and
         the features of these rows.
     particles : int
@@ -51,7 +51,7 @@ class Effort:
     draws: int = 200
     svi_steps: int = 1000
     svi_models: tuple[str, ...] = ("gamma_poisson",)
-    cells: int = 2000
+    entries: int = 2000
     particles: int = 500
 
     def __post_init__(self) -> None:
@@ -124,16 +124,16 @@ class Study:
 
     @cached_property
     def part(self) -> Part | None:
-        """Rows with at most `effort.cells` nonzeros in all, drawn at random, and their features.
+        """Rows with at most `effort.entries` nonzeros in all, drawn at random, and their features.
 
         None if these are all counts. There is at least one row, even if it has more nonzeros.
         """
         n, m = self.counts.shape
-        if self.counts.nnz <= self.effort.cells:
+        if self.counts.nnz <= self.effort.entries:
             return None
         held = np.diff(self.counts.matrix.indptr)
         order = self.rng("rows").permutation(np.flatnonzero(held))
-        rows = np.sort(order[: max(int(np.searchsorted(np.cumsum(held[order]), self.effort.cells, side="right")), 1)])
+        rows = np.sort(order[: max(int(np.searchsorted(np.cumsum(held[order]), self.effort.entries, side="right")), 1)])
         features = np.flatnonzero(self.counts.rows(rows).feature_totals > 0)
         return Part(rows, features, f"on {len(rows):,} of {n:,} rows, {len(features):,} of {m:,} features")
 

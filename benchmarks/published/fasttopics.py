@@ -21,7 +21,7 @@ from common import Clock, parse, real_counts, shared
 import bayesnmf
 from bayesnmf import MAP, Gamma, Priors, Start
 from bayesnmf.data.counts import Counts
-from bayesnmf.kernels.cpu.likelihood import cell_rates
+from bayesnmf.kernels.cpu.likelihood import entry_rates
 
 LIKELIHOOD = Priors(Gamma(1.0, 0.0), "parameter")
 
@@ -65,7 +65,7 @@ def race(counts: Counts, rank: int, seed: int, settings: tuple[int, int, int], s
 
 def excess(fit: bayesnmf.Fit) -> float:
     """Return Σ X log(1 + 1e-8 / λ), which the published formula adds."""
-    rates = cell_rates(fit.counts.matrix, fit.loadings, fit.components)
+    rates = entry_rates(fit.counts.matrix, fit.loadings, fit.components)
     return float(fit.counts.matrix.data @ np.log1p(1e-8 / rates))
 
 

@@ -21,8 +21,8 @@ def gibbs(job: Job, clock: Clock) -> None:
     bounds = job.counts.indptr
     filled = np.flatnonzero(np.diff(bounds))
     for i in filled:
-        cells = slice(bounds[i], bounds[i + 1])
-        model.add_doc(np.repeat(words[job.counts.indices[cells]], job.counts.data[cells].astype(int)).tolist())
+        entries = slice(bounds[i], bounds[i + 1])
+        model.add_doc(np.repeat(words[job.counts.indices[entries]], job.counts.data[entries].astype(int)).tolist())
     model.train(0, workers=job.threads)
     features = np.array([int(word) for word in model.used_vocabs])
     lengths = np.array([len(document.words) for document in model.docs])

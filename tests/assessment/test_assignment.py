@@ -137,9 +137,9 @@ def test_draws_do_not_depend_on_the_number_of_threads():
     found = []
     for threads in (1, 2):
         loadings, present = np.full((20, 20), 10.0), np.zeros((20, 20))
-        cells, prior = (np.zeros((0, 40), bool), np.ones((1, 20))), (np.full(20, 1.5), np.full(20, -2.0))
+        entries, prior = (np.zeros((0, 40), bool), np.ones((1, 20))), (np.full(20, 1.5), np.full(20, -2.0))
         matrix, noise = csr_array(counts.astype(float)), (POISSON, 0.0, 1.0)
-        draw_presence(matrix, known, cells, prior, noise, 3, 2, loadings, present, threads)
+        draw_presence(matrix, known, entries, prior, noise, 3, 2, loadings, present, threads)
         found.append(loadings)
     np.testing.assert_array_equal(*found)
     assert len(even_bounds(20, 16)) == 17  # there is more than one block
@@ -260,7 +260,7 @@ def test_extra_components_of_all_chains_are_those_of_the_first():
     np.testing.assert_array_equal(found.loadings.toarray(), one.loadings.toarray())
 
 
-def test_missing_cells_say_nothing():
+def test_missing_entries_say_nothing():
     counts, known, truth = simulate(12, 500)
     marked = counts.astype(float)
     marked[:, :10] = np.nan

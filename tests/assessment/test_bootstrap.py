@@ -116,7 +116,7 @@ def test_best_decompositions_are_replicated():
     assert np.abs(share.mean(axis=0) - made.components).max() < 4 * share.std(axis=0).max()
 
 
-def test_known_components_missing_cells_and_factors_of_batches_are_kept():
+def test_known_components_missing_entries_and_factors_of_batches_are_kept():
     known, observed = np.random.default_rng(0).dirichlet(np.ones(M), 2), np.random.default_rng(1).random((N, M)) < 0.9
     given = {"fixed_components": known, "observed": observed, "batch": ["a", "b"] * (N // 2)}
     made = bayesnmf.fit(COUNTS, rank=K, method="map", seed=0, options=plain_map(max_iter=30), **given)
@@ -160,8 +160,8 @@ def test_tables_are_of_the_replicates():
     contrasts = bayesnmf.group_contrasts(made, ["a", "b"] * (N // 2), population=False)
     expected = shares[1::2].mean(axis=0) - shares[::2].mean(axis=0)
     np.testing.assert_allclose(contrasts["difference_low"], expected)
-    cells = made.expected(rows=["s3"])
-    np.testing.assert_allclose(cells["lower"], loadings[3] @ components)
+    entries = made.expected(rows=["s3"])
+    np.testing.assert_allclose(entries["lower"], loadings[3] @ components)
     adata = made.to_anndata()
     np.testing.assert_allclose(adata.obsm["X_bayesnmf"], shares)
     assert adata.uns["bayesnmf"]["intervals"] == contrasts.attrs["intervals"] == NAMED

@@ -1,4 +1,4 @@
-"""Scores and predictive checks of fits with missing cells: those of the observed cells, by brute force."""
+"""Scores and predictive checks of fits with missing entries: those of the observed entries, by brute force."""
 
 from dataclasses import replace
 from functools import cache
@@ -59,8 +59,8 @@ def sampled(model):
 
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")
 @pytest.mark.parametrize("given", [False, True], ids=["gamma_poisson", "dirichlet_poisson"])
-def test_leave_one_out_is_that_of_observed_cells(given):
-    """Those of ArviZ, of probabilities by SciPy; given totals, means of observed cells sum to them in every draw."""
+def test_leave_one_out_is_that_of_observed_entries(given):
+    """Those of ArviZ, of probabilities by SciPy; given totals, means of observed entries sum to them in every draw."""
     fit = sampled("dirichlet_poisson" if given else "gamma_poisson")
     means = np.einsum("cdnk,cdkm->cdnm", fit.posterior.loadings, fit.posterior.components)
     if given:
@@ -70,28 +70,28 @@ def test_leave_one_out_is_that_of_observed_cells(given):
     rows, columns = np.nonzero(OBSERVED[:12, features])
     columns = np.array(features)[columns]
     logs = poisson.logpmf(COUNTS[rows, columns], means[:, :, rows, columns])
-    tree = xr.DataTree.from_dict({"/log_likelihood": xr.Dataset({"x": (("chain", "draw", "cell"), logs)})})
+    tree = xr.DataTree.from_dict({"/log_likelihood": xr.Dataset({"x": (("chain", "draw", "entry"), logs)})})
     found = loo(fit, features=features)
     draws = replace(fit.posterior, components=fit.posterior.components[..., features])
     wanted = az.loo(tree, pointwise=True, reff=relative_efficiency(fit, draws))
-    assert found.cells == len(rows) == (OBSERVED[:12, features]).sum()
+    assert found.entries == len(rows) == (OBSERVED[:12, features]).sum()
     np.testing.assert_array_equal(found.pointwise[["row", "feature"]].to_numpy(), np.column_stack([rows, columns]))
     np.testing.assert_array_equal(found.pointwise["count"], COUNTS[rows, columns])
     np.testing.assert_allclose(found.pointwise["elpd"], wanted.elpd_i, rtol=1e-9)
 
 
-def test_a_sample_of_observed_cells_agrees_with_all_of_them():
+def test_a_sample_of_observed_entries_agrees_with_all_of_them():
     fit = sampled("gamma_poisson")
     whole, some = loo(fit), loo(fit, most=120, seed=1)
-    assert some.cells == whole.cells == OBSERVED[:12].sum()
+    assert some.entries == whole.entries == OBSERVED[:12].sum()
     assert 0 < abs(some.elpd - whole.elpd) < 3 * some.sampling_se
-    assert all(OBSERVED[cell.row, cell.feature] for cell in some.pointwise.itertuples())
-    with pytest.raises(ValueError, match="must have an observed cell: found only missing ones"):
+    assert all(OBSERVED[entry.row, entry.feature] for entry in some.pointwise.itertuples())
+    with pytest.raises(ValueError, match="must have an observed entry: found only missing ones"):
         loo(fit, rows=[2])
 
 
 @pytest.mark.parametrize("of_missing", [True, False])
-def test_observed_cells_are_numbered_row_by_row(of_missing):
+def test_observed_entries_are_numbered_row_by_row(of_missing):
     mask = Mask(as_pattern(~OBSERVED if of_missing else OBSERVED), of_missing)
     wanted = np.flatnonzero(OBSERVED)
     np.testing.assert_array_equal(mask.places_of_observed(np.arange(len(wanted))), wanted)
@@ -105,7 +105,7 @@ def test_observed_cells_are_numbered_row_by_row(of_missing):
     "noise", [POISSON, NegativeBinomial(dispersion=np.linspace(0.2, 4, 60), by="row"),
               NegativeBinomial("quadratic", dispersion=0.3)], ids=repr
 )  # fmt: skip
-def test_statistics_are_those_of_observed_cells(noise):
+def test_statistics_are_those_of_observed_entries(noise):
     rng = np.random.default_rng(0)
     loadings, components = rng.gamma(1, 20, (60, K)), rng.dirichlet(np.ones(30), K)
     mask = Mask(as_pattern(~OBSERVED), True)
@@ -129,15 +129,15 @@ def test_statistics_are_those_of_observed_cells(noise):
         "dispersion": x.var() / x.mean(),
     }  # fmt: skip
     assert found.values == pytest.approx(wanted, rel=1e-9)
-    cells = np.zeros(COUNTS.shape)
-    cells[OBSERVED] = misfit
-    np.testing.assert_allclose(found.misfits.rows, cells.sum(axis=1), rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(found.misfits.features, cells.sum(axis=0), rtol=1e-9, atol=1e-9)
+    entries = np.zeros(COUNTS.shape)
+    entries[OBSERVED] = misfit
+    np.testing.assert_allclose(found.misfits.rows, entries.sum(axis=1), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.misfits.features, entries.sum(axis=0), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson"])
-def test_replicates_have_the_same_cells_missing(model):
-    """Counts of observed cells around their means; given totals, with those of the observed cells."""
+def test_replicates_have_the_same_entries_missing(model):
+    """Counts of observed entries around their means; given totals, with those of the observed entries."""
     priors = Priors(Dirichlet(1.0), Dirichlet(0.5)) if model == "dirichlet_poisson" else PRIORS
     fit = fitted(model=model, priors=priors)
     factors = np.asarray(fit.expected_loadings), np.asarray(fit.exposed_components)
@@ -158,12 +158,12 @@ def test_replicates_have_the_same_cells_missing(model):
 
 @pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson"])
 def test_a_right_model_passes_and_one_of_too_few_components_fails(model):
-    """Whatever would have been counted in the missing cells."""
+    """Whatever would have been counted in the missing entries."""
     priors = Priors(Dirichlet(1.0), Dirichlet(0.5)) if model == "dirichlet_poisson" else PRIORS
     right = bayesnmf.predictive_checks(fitted(model=model, priors=priors), 20, refits=12)
     assert right.p_value > 0.05
     assert right.features["misfit_ratio"].mean() == pytest.approx(1, abs=0.1)
-    assert right.features.loc[4, "p_value"] == 1  # no cells to speak against it
+    assert right.features.loc[4, "p_value"] == 1  # no entries to speak against it
     observed = right.histogram["observed"].to_numpy()
     np.testing.assert_array_equal(
         observed, np.bincount(np.minimum(COUNTS[OBSERVED], 40), minlength=41)[: len(observed)]
@@ -173,7 +173,7 @@ def test_a_right_model_passes_and_one_of_too_few_components_fails(model):
     assert "misfit" in few.failed
 
 
-def test_refits_leave_missing_cells_out():
+def test_refits_leave_missing_entries_out():
     """A replicate that is fitted again is as far from its means as the counts are from theirs."""
     first = Refitted.of(fitted())
     wanted = first.measured(1)
@@ -186,7 +186,7 @@ def test_refits_leave_missing_cells_out():
 
 @pytest.mark.long
 def test_a_right_model_fails_as_often_as_it_says():
-    """5 % of 100 sets of 60 × 30 counts, with 30 % of the cells missing; the binomial standard error is 2.2 %."""
+    """5 % of 100 sets of 60 × 30 counts, with 30 % of the entries missing; the binomial standard error is 2.2 %."""
     failed = [bool(bayesnmf.predictive_checks(fitted(*sample(seed=seed)), 1, refits=12).failed) for seed in range(100)]
     assert abs(np.mean(failed) - 0.05) <= 0.06
 
@@ -194,8 +194,8 @@ def test_a_right_model_fails_as_often_as_it_says():
 # --- held-out counts, comparisons and modes -------------------------------------------------------------
 
 
-def test_held_out_counts_are_predicted_among_the_observed_cells():
-    """Log-probabilities of multinomials over the observed cells of each row, beside 1e-6 of the background."""
+def test_held_out_counts_are_predicted_among_the_observed_entries():
+    """Log-probabilities of multinomials over the observed entries of each row, beside 1e-6 of the background."""
     options = plain_map(priors=PRIORS, max_iter=50, threads=1)
     fit = bayesnmf.fit(COUNTS, rank=K, method="map", seed=0, observed=OBSERVED, options=options)
     means, frequencies = fit.expected_loadings @ fit.components, background(fit.counts)
@@ -212,8 +212,8 @@ def test_held_out_counts_are_predicted_among_the_observed_cells():
 
 
 @pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson"])
-def test_comparisons_leave_missing_cells_out(model, monkeypatch):
-    """NaN says the same, and taking missing cells for zeros predicts held-out counts of the others worse."""
+def test_comparisons_leave_missing_entries_out(model, monkeypatch):
+    """NaN says the same, and taking missing entries for zeros predicts held-out counts of the others worse."""
     monkeypatch.setattr(measures, "MOST_SCORE_DRAWS", 200)
     options = {"map": plain_map(max_iter=60, threads=1), "vi": plain_vi(max_iter=60, threads=1)}
     settings = Settings(options=options, dispersed=False)
@@ -236,7 +236,7 @@ def test_comparisons_leave_missing_cells_out(model, monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["map", "vi"])
-def test_modes_of_observed_cells(method):
+def test_modes_of_observed_entries(method):
     make = plain_map if method == "map" else plain_vi
     options = make(priors=PRIORS, max_iter=40, threads=1)
     given = {"rank": K, "method": method, "starts": 3, "options": options}

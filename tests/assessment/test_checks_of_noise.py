@@ -53,7 +53,7 @@ def means_of(fit):
 
 @pytest.mark.parametrize("noise", ["nb1", NegativeBinomial(dispersion=np.linspace(0.2, 4, 100), by="row")], ids=repr)
 def test_replicated_counts_vary_as_the_noise_says(noise):
-    """Around the one point of a fit by map: means, variances and zeros of all cells together."""
+    """Around the one point of a fit by map: means, variances and zeros of all entries together."""
     fit = fitted(noise, method="map")
     drawn, means = fit.sample_posterior_predictive(400, seed=1), means_of(fit)
     s = np.broadcast_to(fit.noise.dispersion, (100,))[:, None]
@@ -141,7 +141,7 @@ def sampled(noise):
 
 
 def test_leave_one_out_prefers_the_noise_of_the_counts():
-    """By more than four standard errors of the difference; a sample of cells agrees with all of them."""
+    """By more than four standard errors of the difference; a sample of entries agrees with all of them."""
     poisson, own = sampled("poisson"), sampled(TWO)
     scores = [loo(fit, features=range(0, 40, 10), seed=0) for fit in (poisson, own)]
     gain = scores[1].pointwise["elpd"] - scores[0].pointwise["elpd"]

@@ -373,9 +373,9 @@ def test_figures_of_checks_show_p_values_and_shares_outside():
 
 
 @every_model
-def test_leave_one_out_is_arviz_on_all_cells(model, monkeypatch):
+def test_leave_one_out_is_arviz_on_all_entries(model, monkeypatch):
     fitted = small(model, "gibbs")
-    monkeypatch.setattr("bayesnmf.assessment.leave_one_out.BLOCK_BYTES", 8 * 120 * 25)  # blocks of 25 cells
+    monkeypatch.setattr("bayesnmf.assessment.leave_one_out.BLOCK_BYTES", 8 * 120 * 25)  # blocks of 25 entries
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Estimated shape parameter of Pareto")
         for rows, features in ((None, None), (["s3", "s1"], list("hb"))):
@@ -403,11 +403,11 @@ def test_k_hats_are_always_shown():
 
 
 def test_whole_samples_cannot_be_left_out():
-    """Why there is no leave-one-out of samples: nearly all have a k-hat above 0.7, where few cells have one."""
+    """Why there is no leave-one-out of samples: nearly all have a k-hat above 0.7, where few entries have one."""
     fitted = chains_of(3)
-    by_cell = fitted.to_datatree(log_likelihood=True)
-    log_likelihood = by_cell["log_likelihood"].to_dataset().sum("feature")
-    by_row = by_cell.assign(log_likelihood=type(by_cell)(log_likelihood))
+    by_entry = fitted.to_datatree(log_likelihood=True)
+    log_likelihood = by_entry["log_likelihood"].to_dataset().sum("feature")
+    by_row = by_entry.assign(log_likelihood=type(by_entry)(log_likelihood))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Estimated shape parameter of Pareto")
         k_hats = az.loo(by_row, pointwise=True).pareto_k.to_numpy()
@@ -416,13 +416,13 @@ def test_whole_samples_cannot_be_left_out():
     assert np.mean(bayesnmf.loo(fitted).pareto_k > 0.7) < 0.1
 
 
-def test_some_of_the_cells_estimate_the_sum_over_all():
+def test_some_of_the_entries_estimate_the_sum_over_all():
     fitted = chains_of(3)
     whole = bayesnmf.loo(fitted)
     errors = []
     for seed in range(8):
         part = bayesnmf.loo(fitted, most=50, seed=seed)
-        assert part.cells == whole.cells == 30 * 14
+        assert part.entries == whole.entries == 30 * 14
         assert len(part.pointwise) == 50
         assert 0 < part.sampling_se < whole.se
         errors.append((part.elpd - whole.elpd) / part.sampling_se)

@@ -123,9 +123,9 @@ def particle_pass(priors, particles, seed, counts=COUNTS):
     """Particles after a whole pass."""
     urn = urn_of(priors.loadings, priors.components, 2, counts.shape[1])
     state = Particles(np.zeros((counts.shape[1], particles, 2)), np.tile(urn.sums, (particles, 1)), np.ones(particles))
-    cells = as_counts(counts).matrix
+    entries = as_counts(counts).matrix
     for row, row_seed in enumerate(np.random.SeedSequence(seed).generate_state(len(counts), np.uint64)):
-        filter_row(cells, row, urn, state, row_seed)
+        filter_row(entries, row, urn, state, row_seed)
     return state
 
 

@@ -142,10 +142,10 @@ def test_sds_are_those_of_chains(case: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:vi did not converge")
-def test_what_missing_cells_leave_unknown_is_refused() -> None:
+def test_what_missing_entries_leave_unknown_is_refused() -> None:
     observed = np.random.default_rng(0).random(COUNTS.shape) > 0.2
     given: Any = {"rank": 2, "seed": 0, "observed": observed, "options": plain_vi(threads=1)}
-    with pytest.raises(ValueError, match="linear response of a scaled Dirichlet needs counts without missing cells"):
+    with pytest.raises(ValueError, match="linear response of a scaled Dirichlet needs counts without missing entries"):
         bayesnmf.linear_response(bayesnmf.fit(COUNTS, "dirichlet_gamma", **given))
     response = bayesnmf.linear_response(bayesnmf.fit(COUNTS, "dirichlet_poisson", **given))
     with pytest.raises(ValueError, match="rates of linear response given row totals needs counts without missing"):

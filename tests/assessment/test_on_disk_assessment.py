@@ -130,7 +130,7 @@ def fitted(blocks):
 
 
 def test_dispersions_and_contrasts_are_those_in_memory(blocks):
-    """A pool of small cells that did not go on into the next block would change the dispersion of its feature."""
+    """A pool of small entries that did not go on into the next block would change the dispersion of its feature."""
     one, two = both(blocks)
     ours, theirs = one.dispersion(), two.dispersion()
     assert ours.ratio == pytest.approx(theirs.ratio, rel=1e-10)

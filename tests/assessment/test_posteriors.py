@@ -130,8 +130,8 @@ def test_true_values_are_compared_with_draws_of_the_same_things(model):
             np.testing.assert_allclose(found[name][0, 0], values, rtol=1e-12)
     shares = truth.components / truth.components.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(values_of_truth(truth, exact, chosen)["components"], shares[:, chosen.features].ravel())
-    cells = truth.means[np.ix_(chosen.rows, chosen.features)].ravel()
-    assert set(values_of_truth(truth, exact, chosen)["expected counts"].round(9)) <= set(cells.round(9))
+    entries = truth.means[np.ix_(chosen.rows, chosen.features)].ravel()
+    assert set(values_of_truth(truth, exact, chosen)["expected counts"].round(9)) <= set(entries.round(9))
 
 
 # --- the table ----------------------------------------------------------------------------------------
@@ -176,8 +176,8 @@ def test_the_order_of_components_changes_nothing():
     ):
         shares = values["components"].reshape(*values["components"].shape[:-1], K, M)
         np.testing.assert_allclose(shares.sum(axis=-1), 1)
-        cells = values["loadings"].reshape(*shares.shape[:-2], N, K) @ shares
-        np.testing.assert_allclose(values["expected counts"], cells.reshape(*cells.shape[:-2], -1))
+        entries = values["loadings"].reshape(*shares.shape[:-2], N, K) @ shares
+        np.testing.assert_allclose(values["expected counts"], entries.reshape(*entries.shape[:-2], -1))
 
 
 def test_points_take_part_with_their_means_alone():

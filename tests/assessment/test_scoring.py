@@ -50,7 +50,7 @@ def generator(seed=0):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("keep", [0.2, 0.5, 0.8])
-def test_thinning_splits_every_cell(keep, dtype):
+def test_thinning_splits_every_entry(keep, dtype):
     values = simulate(size=(40, 30))
     counts = as_counts(values, dtype=dtype)
     before = counts.matrix.copy()
@@ -68,7 +68,7 @@ def test_thinning_splits_every_cell(keep, dtype):
     # The original is as it was.
     np.testing.assert_array_equal(counts.matrix.toarray(), values)
     np.testing.assert_array_equal(counts.matrix.indptr, before.indptr)
-    # Each count goes by itself: the mean and the spread, over cells, are binomial.
+    # Each count goes by itself: the mean and the spread, over entries, are binomial.
     z = (kept - keep * values) / np.sqrt(np.maximum(values * keep * (1 - keep), 1e-9))
     z = z[values > 0]
     assert abs(z.mean()) < 4 / np.sqrt(z.size)
@@ -162,7 +162,7 @@ def test_score_is_that_of_its_definition(model, method):
     found = score(fitted, held_out, frequencies, 30, seed=5)
     expected = dense_score(list(iterate_draws(fitted, 30, 5)), held_out, frequencies)
     np.testing.assert_allclose(found.per_count, expected, rtol=1e-10)
-    assert found.cells == held_out.nnz
+    assert found.entries == held_out.nnz
     if method == "map":  # the point is plugged in
         plugged = [(fitted.expected_loadings, fitted.components)]
         np.testing.assert_allclose(found.per_count, dense_score(plugged, held_out, frequencies), rtol=1e-10)
@@ -218,7 +218,7 @@ def point(loadings, components, model="poisson"):
     return fitted
 
 
-def test_impossible_cells_are_floored_and_counted():
+def test_impossible_entries_are_floored_and_counted():
     components = np.array([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]])
     fitted = point(np.array([[2.0, 0.0], [0.0, 1.0]]), components)
     frequencies = np.array([0.2, 0.3, 0.5])
@@ -228,7 +228,7 @@ def test_impossible_cells_are_floored_and_counted():
     impossible = np.log(MIXED * frequencies)
     expected = possible[0] + 2 * possible[1] + 3 * impossible[2] + 4 * impossible[0] + possible[2]
     np.testing.assert_allclose(found.per_count, expected / 11, rtol=1e-12)
-    assert (found.floored, found.cells) == (2, 5)
+    assert (found.floored, found.entries) == (2, 5)
 
 
 def test_rows_without_any_rate_have_the_background_alone():
@@ -262,7 +262,7 @@ def test_nothing_held_out_has_no_score():
     nothing = counts_of(np.zeros((N, M)))
     found = score(fit("gamma_poisson", "vi"), nothing, background(split().train), 5, 0)
     assert np.isnan(found.per_count)
-    assert (found.floored, found.cells) == (0, 0)
+    assert (found.floored, found.entries) == (0, 0)
     assert np.isnan(pit_coverage(fit("gamma_poisson", "vi"), nothing, 5, 0))
 
 
@@ -309,7 +309,7 @@ def truth(seed=9, size=(60, 40), mean=6.0):
 
 @pytest.mark.parametrize("interval", [0.5, 0.9])
 def test_intervals_of_the_truth_cover_what_they_say(interval):
-    """Cells given their totals are nearly independent: 2,400 of them, within 4 standard errors."""
+    """Entries given their totals are nearly independent: 2,400 of them, within 4 standard errors."""
     loadings, components, held_out = truth()
     covered = pit_coverage(point(loadings, components), held_out, 1, 0, interval)
     assert abs(covered - interval) < 4 * np.sqrt(interval * (1 - interval) / held_out.matrix.shape[0] / 40)
@@ -352,7 +352,7 @@ def test_coverage_is_reproducible_and_takes_a_sample_of_large_matrices():
     one = pit_coverage(fitted, held_out, 1, 0)
     assert one == pit_coverage(fitted, held_out, 1, 0)
     assert one != pit_coverage(fitted, held_out, 1, 1)
-    assert (one * 5_000) == pytest.approx(round(one * 5_000))  # a share of 5,000 of the 7,200 cells
+    assert (one * 5_000) == pytest.approx(round(one * 5_000))  # a share of 5,000 of the 7,200 entries
 
 
 def test_empty_rows_and_rows_without_rate_do_not_upset_the_coverage():

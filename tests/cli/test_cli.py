@@ -74,10 +74,10 @@ def truncated_npz(tmp_path):
     return "counts.npz", data[: len(data) // 2]
 
 
-def changed_cell(value):
-    cells = COUNTS.astype(object)
-    cells[2, 3] = value
-    return as_csv(cells)
+def changed_entry(value):
+    entries = COUNTS.astype(object)
+    entries[2, 3] = value
+    return as_csv(entries)
 
 
 FILES = {
@@ -92,11 +92,11 @@ FILES = {
     "other separator": ("counts.csv", "f0;f1\n1;2\n", r"separated by ','"),
     "suffix": ("counts.xlsx", "f0,f1\n1,2\n", r"counts\.xlsx must end in one of \.npz, \.mtx"),
     "no suffix": ("counts", "f0,f1\n1,2\n", r"counts must end in one of"),
-    "negative": ("counts.csv", changed_cell(-1), r"counts in .* must be nonnegative: found -1\.0 at row 2, column 3"),
-    "missing": ("counts.csv", changed_cell(""), r"counts in .* must be finite .*found nan at row 2, column 3"),
-    "NaN": ("counts.csv", changed_cell("NaN"), r"counts\.csv .*column 'f3'|must be finite"),
-    "text": ("counts.csv", changed_cell("many"), r"counts\.csv must be a .*column 'f3'.*many"),
-    "fractions": ("counts.csv", changed_cell(1.5),
+    "negative": ("counts.csv", changed_entry(-1), r"counts in .* must be nonnegative: found -1\.0 at row 2, column 3"),
+    "missing": ("counts.csv", changed_entry(""), r"counts in .* must be finite .*found nan at row 2, column 3"),
+    "NaN": ("counts.csv", changed_entry("NaN"), r"counts\.csv .*column 'f3'|must be finite"),
+    "text": ("counts.csv", changed_entry("many"), r"counts\.csv must be a .*column 'f3'.*many"),
+    "fractions": ("counts.csv", changed_entry(1.5),
                   r"counts must be whole numbers for compare, which thins them: found 1\.5 at row 2, column 3"),
 }  # fmt: skip
 

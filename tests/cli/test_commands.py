@@ -541,8 +541,8 @@ def test_a_closed_pipe_ends_fit_quietly_after_writing(here):
     assert Path("fit.nc").is_file()
 
 
-def test_noise_and_missing_cells_of_a_table(here, capsys):
-    """Rows of the table of missing cells are in another order: names decide."""
+def test_noise_and_missing_entries_of_a_table(here, capsys):
+    """Rows of the table of missing entries are in another order: names decide."""
     missing = (np.random.default_rng(0).random(FRAME.shape) < 0.2).astype(int)
     pd.DataFrame(missing, FRAME.index, FRAME.columns).iloc[::-1].to_csv("missing.csv")
     code, out, _ = run(capsys, "fit", "counts.csv", *QUICK, "--noise", "quasi", "--missing", "missing.csv")

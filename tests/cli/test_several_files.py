@@ -54,7 +54,10 @@ REFUSED = {
         "--dispersion must be that of one --noise",
     ),
     "an AnnData file": (["sbs=sbs.csv", "id=id.csv", "--anndata", "a.h5ad"], "--anndata needs one FILE"),
-    "cells in a table": (["sbs=sbs.csv", "id=id.csv", "--missing", "sbs.csv"], "--missing with a table needs one FILE"),
+    "entries in a table": (
+        ["sbs=sbs.csv", "id=id.csv", "--missing", "sbs.csv"],
+        "--missing with a table needs one FILE",
+    ),
     "output over input": (["sbs=sbs.csv", "id=id.csv", "--loadings", "id.csv"], "would replace id.csv, which is read"),
 }
 

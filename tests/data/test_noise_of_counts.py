@@ -28,7 +28,7 @@ def rng():
 
 
 def law(noise, means=MEANS):
-    """Return the distributions of all cells."""
+    """Return the distributions of all entries."""
     s = np.asarray(noise.dispersion, float)
     s = s[:, None] if noise.by == "row" else s
     shape = means / s if noise.variance == "linear" else np.broadcast_to(1 / s, means.shape)
@@ -65,7 +65,7 @@ def test_no_dispersion_is_poisson(variance, rng):
 
 
 @every_noise
-def test_log_likelihoods_are_sums_over_observed_cells(noise, rng):
+def test_log_likelihoods_are_sums_over_observed_entries(noise, rng):
     counts, observed = rng.poisson(3 * MEANS), rng.random((N, M)) < 0.8
     whole = bayesnmf.as_counts(counts)
     logs = law(noise).logpmf(counts)

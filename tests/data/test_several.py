@@ -45,7 +45,7 @@ def test_names_that_two_matrices_have_follow_the_name_of_theirs() -> None:
     ]  # fmt: skip
 
 
-def test_rows_that_a_matrix_lacks_are_missing_cells() -> None:
+def test_rows_that_a_matrix_lacks_are_missing_entries() -> None:
     with pytest.warns(DataWarning) as told:
         counts = opened({"a": A.iloc[:4], "b": B.iloc[2:]})
     assert [str(each.message)[:31] for each in told] == [f"counts {name!r} lack 2 of the 6 rows" for name in "ab"]
@@ -77,7 +77,7 @@ def test_a_row_may_lack_all_but_one_of_three_matrices() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::bayesnmf.DataWarning")
-def test_missing_cells_of_a_matrix_stay_so() -> None:
+def test_missing_entries_of_a_matrix_stay_so() -> None:
     holes = A.mask(np.eye(6, 3, dtype=bool))
     counts = opened({"a": holes, "b": B.iloc[1:]}, missing="nan")
     hidden = np.zeros(X.shape, bool)
@@ -118,8 +118,8 @@ REFUSED = {
     "no weight": ({"a": A, "b": B}, {"weights": {"a": 0}}, r"weights\['a'\] must be a number from 1e-6"),
     "a list of weights": ({"a": A, "b": B}, {"weights": [1, 2]}, "weights must map names"),
     "weights of one": (A, {"weights": {"a": 2}}, "weights must be those of several matrices"),
-    "cells of all": ({"a": A, "b": B}, {"missing": X > 3}, "missing must map names of matrices"),
-    "cells of another": ({"a": A, "b": B}, {"observed": {"c": X > 3}}, "names in observed must be one of"),
+    "entries of all": ({"a": A, "b": B}, {"missing": X > 3}, "missing must map names of matrices"),
+    "entries of another": ({"a": A, "b": B}, {"observed": {"c": X > 3}}, "names in observed must be one of"),
 }
 
 

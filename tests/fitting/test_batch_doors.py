@@ -1,4 +1,4 @@
-"""Factors of batches through every door: what asks for means of cells has them, and what cannot serve them refuses."""
+"""Factors of batches through every door: what asks for means has them, and what cannot serve them refuses."""
 
 import warnings
 from dataclasses import replace
@@ -114,7 +114,7 @@ def test_factors_print_as_one_line():
 
 
 @every_fit
-def test_means_of_cells_have_factors_everywhere(method):
+def test_means_of_entries_have_factors_everywhere(method):
     fit = FITS[method]
     left, right = fit.mean_factors
     np.testing.assert_allclose(left @ right, means_of(fit))
@@ -174,7 +174,7 @@ def test_trees_have_factors_by_batch_and_feature():
 
 
 @pytest.mark.long
-def test_scores_of_left_out_cells_are_those_of_all_draws():
+def test_scores_of_left_out_entries_are_those_of_all_draws():
     found = bayesnmf.loo(FITS["gibbs"])
     some = bayesnmf.loo(FITS["gibbs"], most=200)
     assert found.elpd == pytest.approx(some.elpd, abs=5 * some.sampling_se)

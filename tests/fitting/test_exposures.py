@@ -279,7 +279,9 @@ def test_leave_one_out_and_moments_use_exposures():
         entries = choose_entries(fitted, N * M, 0)
         found = draw_quantities(fitted, fitted, entries, 0)
         means = (fitted.expected_loadings @ fitted.exposed_components)[np.ix_(entries.rows, entries.features)]
-        np.testing.assert_allclose(found["expected counts"].mean(axis=(0, 1)), means[entries.cells], rtol=0.3, atol=0.3)
+        np.testing.assert_allclose(
+            found["expected counts"].mean(axis=(0, 1)), means[entries.entries], rtol=0.3, atol=0.3
+        )
         received = fitted.expected_loadings * fitted.exposed_components.sum(axis=1)
         np.testing.assert_allclose(
             found["loadings"].mean(axis=(0, 1)), received[entries.rows].ravel(), rtol=0.3, atol=0.5

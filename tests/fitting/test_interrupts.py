@@ -146,7 +146,7 @@ def test_any_exception_ends_the_loop_of_nuts(place):
 
 
 def test_a_long_sweep_of_collapsed_gibbs_is_left(monkeypatch):
-    """Of tens of thousands of pieces, which a single cell of counts is cut into."""
+    """Of tens of thousands of pieces, which a single entry of counts is cut into."""
     monkeypatch.setattr(urn, "PIECE", 2**16)  # so that few of them are done until the wait ends
     progress, seen = alarm_after(20)
     with raising(TimeoutError("too long")), pytest.raises(TimeoutError):

@@ -1,9 +1,9 @@
-"""NumPyro programs of counts with missing cells: densities by SciPy, posteriors by Gibbs sampling."""
+"""NumPyro programs of counts with missing entries: densities by SciPy, posteriors by Gibbs sampling."""
 
 import jax
 import numpy as np
 import pytest
-from bayesnmf.models.cells import Observed, as_triplets
+from bayesnmf.models.entries import Observed, as_triplets
 from bayesnmf.models.likelihood import NegativeBinomialProduct, PoissonProduct
 from numpyro.infer.util import log_density
 from scipy.sparse import csr_array
@@ -30,8 +30,8 @@ OBSERVED = [
 @pytest.mark.parametrize("observed", OBSERVED, ids=["missing", "observed"])
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("variance", ["poisson", "linear", "quadratic"])
-def test_the_density_is_that_of_observed_cells(variance, dense, observed):
-    """Dispersions are those of features, which is where sums over cells are not those of Poisson counts."""
+def test_the_density_is_that_of_observed_entries(variance, dense, observed):
+    """Dispersions are those of features, which is where sums over entries are not those of Poisson counts."""
     mean, s = THETA @ BETA, np.linspace(0.2, 2, M)[None]
     size = np.broadcast_to(mean / s if variance == "linear" else 1 / s, mean.shape)
     law = poisson(mean) if variance == "poisson" else nbinom(size, size / (size + mean))
@@ -47,7 +47,7 @@ def test_the_density_is_that_of_observed_cells(variance, dense, observed):
 @pytest.mark.parametrize("observed", OBSERVED, ids=["missing", "observed"])
 @pytest.mark.parametrize("dense", [True, False])
 def test_given_totals_the_density_is_multinomial(dense, observed):
-    """Over the observed cells, times the Poisson probability of each total if its mean is 1."""
+    """Over the observed entries, times the Poisson probability of each total if its mean is 1."""
     shares, counts = THETA / THETA.sum(axis=1, keepdims=True), np.where(SEEN, COUNTS, 0)
     wanted = poisson.logpmf(counts.sum(axis=1), 1).sum()
     for row, mean, seen in zip(counts, shares @ BETA, SEEN, strict=True):
@@ -66,7 +66,7 @@ def priors_of(model):
 @quietly
 @pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson"])
 def test_bounds_with_allocations_are_below_the_program(model):
-    """At the same values, by Σ X KL of the allocations alone, whatever cells are missing."""
+    """At the same values, by Σ X KL of the allocations alone, whatever entries are missing."""
     fit = bayesnmf.fit(COUNTS, model, K, "vi", seed=0, observed=SEEN)
     problem, module = point_or_mean_field(fit.counts, fit.options), load_program(model)
     state = start_state(problem, fit, K, np.random.default_rng(0))
@@ -85,7 +85,7 @@ def test_bounds_with_allocations_are_below_the_program(model):
 @quietly
 @pytest.mark.parametrize("bound", ["marginal", "augmented"])
 def test_steps_of_svi_begin_at_the_closed_form_fit(bound):
-    """Counts of 0 at the missing cells would move the components by 0.1."""
+    """Counts of 0 at the missing entries would move the components by 0.1."""
     options = SVI(max_iter=30, learning_rate=1e-4, bound=bound)
     fit = bayesnmf.fit(COUNTS, rank=1, method="svi", seed=0, observed=SEEN, options=options)
     closed = bayesnmf.fit(COUNTS, rank=1, seed=0, observed=SEEN)

@@ -328,8 +328,8 @@ def test_views_and_files_keep_the_noise(dispersion, tmp_path):
 
 
 @quietly
-def test_missing_cells_add_nothing():
-    """The fit without a row whose cells are all missing is the fit without the row."""
+def test_missing_entries_add_nothing():
+    """The fit without a row whose entries are all missing is the fit without the row."""
     observed = np.ones(COUNTS.shape, bool)
     observed[7] = False
     options = options_of(
@@ -371,14 +371,14 @@ def test_rows_and_features_without_counts_are_legal(method, model):
             {"noise": NegativeBinomial(dispersion="feature"), "options": VI(algorithm="minibatch")},
             "per feature and components on the simplex need algorithm='em'",
         ),
-        ({"noise": NegativeBinomial(dispersion="feature"), "observed": COUNTS > 1}, "simplex need all cells"),
+        ({"noise": NegativeBinomial(dispersion="feature"), "observed": COUNTS > 1}, "simplex need all entries"),
         (
             {"noise": NegativeBinomial(dispersion="feature"), "method": "gibbs", "model": "dirichlet_gamma"},
             "need loadings without a scale of their own for draws",
         ),
         ({"noise": NegativeBinomial(dispersion="feature"), "model": "dirichlet_poisson"}, "no closed form"),
         ({"noise": NegativeBinomial("linear", np.ones(3), "row")}, "one number for each row"),
-        ({"model": "dirichlet_poisson", "observed": COUNTS > 1}, "has no form with missing cells"),
+        ({"model": "dirichlet_poisson", "observed": COUNTS > 1}, "has no form with missing entries"),
     ],
 )
 def test_what_has_no_closed_form_is_refused_by_name(arguments, words):
@@ -410,8 +410,8 @@ def test_a_noise_keeps_its_own_array_and_says_one_thing_of_whose_it_is():
 @quietly
 @pytest.mark.parametrize("dispersion", [None, "row"])
 @pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_gamma"])
-def test_the_bound_with_missing_cells_rises_to_the_best_dispersion(model, dispersion):
-    """With the means of observed cells alone, rows fell by 1e-3 nats, and one dispersion was a third of the best."""
+def test_the_bound_with_missing_entries_rises_to_the_best_dispersion(model, dispersion):
+    """With the means of observed entries alone, rows fell by 1e-3 nats, and one dispersion was a third of the best."""
     observed = np.random.default_rng(5).random(COUNTS.shape) < 0.5
     given = {"model": model, "rank": 2, "seed": 0, "observed": observed}
     options = options_of("vi", model, max_iter=150)

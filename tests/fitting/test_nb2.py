@@ -67,7 +67,7 @@ def fitted(model, method, noise, mask=False, **settings):
 @both_kinds
 @every_axis
 def test_the_objective_of_a_mode_is_the_log_joint(model, by):
-    """With exposures of rows and missing cells, to rounding."""
+    """With exposures of rows and missing entries, to rounding."""
     rows = np.linspace(0.5, 2, N)
     options = plain_map(threads=1, priors=PRIORS[model], basis="natural", max_iter=7)
     given = {"seed": 0, "options": options, "row_exposure": rows, "observed": OBSERVED}
@@ -125,7 +125,7 @@ def state_at(model, method, mask, by=None, rows=None):
 @pytest.mark.parametrize("method", ["map", "vi"])
 @masked
 def test_exposures_and_totals_are_those_of_rates(model, method, mask):
-    """By brute force: what an entry's conditional says is exposed, and receives, is Σ over cells times their rates."""
+    """By brute force: what an entry's conditional says is exposed, and receives, is a sum of entries times rates."""
     rows = np.linspace(0.5, 2, N)
     problem, state = state_at(model, method, mask, rows=rows)
     seen = OBSERVED if mask else np.ones(COUNTS.shape, bool)
@@ -193,7 +193,7 @@ def test_ceilings_and_rates_make_the_looser_bound_largest(mask):
 @quietly
 @pytest.mark.parametrize("components", ["known", "unknown"])
 def test_the_bound_is_below_the_evidence(components):
-    """By integrals over a loading, and over a component of two features, which receives counts of cells."""
+    """By integrals over a loading, and over a component of two features, which receives counts of entries."""
     a, b, alpha = 2.0, 0.1, 0.3
     counts = np.array([[8, 3], [4, 5]])
     known = np.array([[0.6, 0.4]])
@@ -270,7 +270,7 @@ def chain(model, draws, algorithm="marginal", **more):
 @quietly
 @pytest.mark.parametrize("algorithm", ["allocations", "marginal"])
 def test_draws_of_a_loading_are_those_of_its_density(algorithm):
-    """Means and sds by integrals, of 400 copies of two rows, one with a missing cell; Poisson counts have others."""
+    """Means and sds by integrals, of 400 copies of two rows, one with a missing entry; Poisson counts have others."""
     a, b, alpha = 2.0, 0.1, 0.3
     known, counts = np.array([[0.5, 0.3, 0.2]]), np.array([[30, 4, 12], [2, 9, 0]])
     observed = np.array([[True, True, True], [True, False, True]])
@@ -473,9 +473,9 @@ def test_the_marginal_bound_is_above_the_augmented_one():
         ),
         (
             lambda: bayesnmf.linear_response(fitted("poisson", "vi", noise_of(), max_iter=5)),
-            "linear response needs cells",
+            "linear response needs entries",
         ),
-        (lambda: bayesnmf.absence(fitted("poisson", "vi", noise_of(), max_iter=5)), "absence needs cells"),
+        (lambda: bayesnmf.absence(fitted("poisson", "vi", noise_of(), max_iter=5)), "absence needs entries"),
         (
             lambda: bayesnmf.fit(COUNTS, rank=2, noise="nb2", options=bayesnmf.VI(algorithm="minibatch")),
             "needs algorithm='coordinate' or 'settled' or 'gradient'",
@@ -508,6 +508,6 @@ def test_posteriors_that_may_not_exist_are_refused():
 def test_proportions_with_rates_have_no_sampled_intervals():
     """The short chain knows no ceilings of rows: deviations of scales were a third of the right ones."""
     fit = bayesnmf.fit(COUNTS, "dirichlet_gamma", 2, seed=0, noise="nb2", options=bayesnmf.VI(max_iter=5))
-    assert "its cells have rates" in str(fit)
-    with pytest.raises(ValueError, match="its cells have rates"):
+    assert "its entries have rates" in str(fit)
+    with pytest.raises(ValueError, match="its entries have rates"):
         fit.with_intervals("sampled")

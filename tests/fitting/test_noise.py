@@ -154,7 +154,7 @@ def test_new_rows_of_chains_are_drawn_at_the_power():
             ),
             "needs Gibbs\\(algorithm='marginal'\\)",
         ),
-        (lambda fit: bayesnmf.fit(COUNTS[:2, :3], rank=2, noise="quasi"), "a dispersion needs more cells"),
+        (lambda fit: bayesnmf.fit(COUNTS[:2, :3], rank=2, noise="quasi"), "a dispersion needs more entries"),
         (lambda fit: Quasi(-1), "dispersion must be at least 0"),
     ],
 )

@@ -56,7 +56,7 @@ def test_given_dispersions_are_those_of_the_features(method, kind, priors) -> No
 
 @pytest.mark.parametrize("method", ["map", "vi"])
 @every_kind
-def test_one_matrix_learns_what_all_cells_learn(method, kind) -> None:
+def test_one_matrix_learns_what_all_entries_learn(method, kind) -> None:
     """But for rounding, as sums are over features first."""
     one = fitted({"a": COUNTS["a"]}, kind, method)
     two = fitted(COUNTS["a"], kind, method)

@@ -1,4 +1,4 @@
-"""New samples with other features than those of the fit: missing ones are missing cells, others are left out."""
+"""New samples with other features than those of the fit: missing ones are missing entries, others are left out."""
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,7 @@ def fitted(method, model="gamma_poisson"):
 @pytest.mark.parametrize(
     ("method", "model"), crossed(["vi", "gibbs", "map"], ["gamma_poisson", "dirichlet_poisson", *SCALED])
 )
-def test_features_that_new_samples_lack_are_missing_cells(model, method):
+def test_features_that_new_samples_lack_are_missing_entries(model, method):
     fit = fitted(method, model)
     new = fit.project(OTHER)
     np.testing.assert_allclose(new.loadings, fit.transform(COUNTS, observed=SEEN), rtol=1e-9)
@@ -42,7 +42,7 @@ def test_features_that_new_samples_lack_are_missing_cells(model, method):
 
 
 @pytest.mark.filterwarnings("ignore::bayesnmf.DataWarning")
-def test_cells_that_are_missing_besides_stay_missing():
+def test_entries_that_are_missing_besides_stay_missing():
     fit, seen = fitted("vi"), SEEN.copy()
     seen.loc[::2, "gene3"] = False
     new = fit.project(OTHER, observed=seen[SHARED].assign(another=True))
@@ -58,7 +58,7 @@ def test_what_was_done_is_said(container):
         fitted("map").transform(make(OTHER))
     said = [str(each.message) for each in told if "features" in str(each.message)]
     assert said == [
-        "counts lack 6 of the 10 features of the fit, which are taken as missing cells, not as zeros: 'gene0', "
+        "counts lack 6 of the 10 features of the fit, which are taken as missing entries, not as zeros: 'gene0', "
         "'gene1', 'gene4', …",
         "counts have features that the fit lacks, 1 left out: 'another'",
     ]
@@ -106,7 +106,7 @@ def test_identifiers_in_place_of_symbols_are_told_of_the_column_that_has_them():
 
 @pytest.mark.filterwarnings("ignore::bayesnmf.DataWarning")
 def test_blocks_of_a_stream_may_have_other_features():
-    """Those that a block lacks are missing cells."""
+    """Those that a block lacks are missing entries."""
     options = bayesnmf.VI(algorithm="minibatch", priors=bayesnmf.Priors(components=bayesnmf.Gamma(1.0, 1.0)))
     streams = [bayesnmf.MinibatchVI(rank=2, seed=0, options=options).partial_fit(COUNTS) for _ in range(2)]
     found = streams[0].partial_fit(OTHER).components

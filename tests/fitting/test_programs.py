@@ -13,7 +13,7 @@ import numpy as np
 import numpyro
 import pytest
 from bayesnmf.models import dirichlet_gamma, dirichlet_poisson, gamma_poisson, poisson
-from bayesnmf.models.cells import as_observation
+from bayesnmf.models.entries import as_observation
 from bayesnmf.models.factors import free
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer import NUTS, SVI, TraceMeanField_ELBO
@@ -145,18 +145,18 @@ def test_program_is_the_augmented_program_summed_over_allocations(case, rng):
     size, rank = (2, 2), 2
     case = Case(case.model, *(first_two(prior) for prior in case[1:]))
     counts, values = np.array([[2, 0], [1, 3]]), some_factors(rng, case, size, rank)
-    cells = as_observation(sparse.csr_array(counts))
-    expected, _ = log_density(case.model.program, (cells,), settings(case, size, rank), values)
+    entries = as_observation(sparse.csr_array(counts))
+    expected, _ = log_density(case.model.program, (entries,), settings(case, size, rank), values)
 
     @jax.vmap
     def log_joint(allocations):
         sites = values | {"allocations": allocations}
-        return log_density(case.model.augmented, (cells,), settings(case, size, rank), sites)[0]
+        return log_density(case.model.augmented, (entries,), settings(case, size, rank), sites)[0]
 
-    splits = itertools.product(*([(s, x - s) for s in range(int(x) + 1)] for x in cells.values))
+    splits = itertools.product(*([(s, x - s) for s in range(int(x) + 1)] for x in entries.values))
     terms = log_joint(jnp.array(list(splits), dtype=float))
     np.testing.assert_allclose(logsumexp(terms), expected, rtol=1e-9)
-    impossible = jnp.zeros((1, len(cells.values), rank))
+    impossible = jnp.zeros((1, len(entries.values), rank))
     assert log_joint(impossible) == -np.inf
 
 
@@ -266,7 +266,7 @@ def log_mean_field(case, q, values):
 
 
 def log_best_shares(case, q, at):
-    """Log φ ∝ E log θ + E log β at these cells, (cells, K)."""
+    """Log φ ∝ E log θ + E log β at these entries, (entries, K)."""
     (_, log_theta, _), (_, log_beta, _) = (summarise(case, q, side) for side in ("loadings", "components"))
     return log_softmax(log_theta[at[0]] + log_beta[:, at[1]].T, axis=1)
 
@@ -286,9 +286,9 @@ def test_guides_have_the_families_of_the_priors_and_the_best_allocations(case, r
     np.testing.assert_allclose(found, expected, rtol=1e-9)
     shares = np.exp(log_best_shares(case, q, at))
     allocations = rng.multinomial(counts[at].astype(int), shares)
-    cells = as_observation(sparse.csr_array(counts))
+    entries = as_observation(sparse.csr_array(counts))
     sites = q | values | {"allocations": allocations.astype(float)}
-    found, _ = log_density(case.model.augmented_guide, (cells,), settings(case), sites)
+    found, _ = log_density(case.model.augmented_guide, (entries,), settings(case), sites)
     expected += stats.multinomial.logpmf(allocations, counts[at], shares).sum()
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
@@ -329,11 +329,11 @@ def mean_and_error(draws):
 @cases("gamma-poisson", "allocation")
 def test_elbo_of_the_augmented_program_is_the_closed_form(case, rng):
     counts, q, model = some_counts(rng), some_posterior(rng, case), case.model
-    cells, expected = as_observation(sparse.csr_array(counts)), closed_form(case, q, counts)
+    entries, expected = as_observation(sparse.csr_array(counts)), closed_form(case, q, counts)
 
     def elbos(key):
-        augmented = elbo(model.augmented, model.augmented_guide, q, cells, case, key)
-        marginal = elbo(model.program, model.guide, q, cells, case, key)
+        augmented = elbo(model.augmented, model.augmented_guide, q, entries, case, key)
+        marginal = elbo(model.program, model.guide, q, entries, case, key)
         return jnp.stack([augmented, marginal])
 
     (augmented, marginal), error = mean_and_error(over_keys(elbos))

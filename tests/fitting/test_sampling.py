@@ -96,9 +96,9 @@ def functionals(loadings, components, counts):
 
 
 def as_tiny_counts(counts):
-    cells = csr_array(counts.astype(np.float64))
-    cells.indices, cells.indptr = cells.indices.astype(np.int32), cells.indptr.astype(np.int32)
-    return Counts(cells, np.arange(TINY[0]), np.arange(TINY[1]))
+    entries = csr_array(counts.astype(np.float64))
+    entries.indices, entries.indptr = entries.indices.astype(np.int32), entries.indptr.astype(np.int32)
+    return Counts(entries, np.arange(TINY[0]), np.arange(TINY[1]))
 
 
 def from_prior(entry, rng):

@@ -1,4 +1,4 @@
-"""Fits of several matrices: those of their counts side by side, with missing cells where a matrix lacks rows."""
+"""Fits of several matrices: those of their counts side by side, with missing entries where a matrix lacks rows."""
 
 import numpy as np
 import pytest
@@ -29,11 +29,11 @@ def test_two_halves_of_the_features_are_the_whole(method) -> None:
 
 
 @every_method
-def test_rows_that_a_matrix_lacks_are_missing_cells(method) -> None:
+def test_rows_that_a_matrix_lacks_are_missing_entries(method) -> None:
     missing = np.zeros((N, M), bool)
     missing[:3, 5:] = True
     one, two = fitted(COUNTS, method, missing=missing), fitted(LACKING, method)
-    np.testing.assert_allclose(two.loadings, one.loadings, rtol=1e-10)  # sums over missing cells in another order
+    np.testing.assert_allclose(two.loadings, one.loadings, rtol=1e-10)  # sums over missing entries in another order
     np.testing.assert_allclose(two.components, one.components, rtol=1e-10)
 
 

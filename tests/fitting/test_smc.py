@@ -50,8 +50,8 @@ def test_every_proper_model_is_fitted(entry, tmp_path):
 
 
 @spread
-def test_the_evidence_of_observed_cells_is_that_of_quadrature():
-    """One component of two features: loadings are integrated in closed form, with the exposure of observed cells."""
+def test_the_evidence_of_observed_entries_is_that_of_quadrature():
+    """One component of two features: loadings are integrated in closed form, with the exposure of observed entries."""
     rng, (a, b, eta) = np.random.default_rng(1), (1.5, 0.2, 0.8)
     observed = rng.random((8, 2)) > 0.4
     observed[3], observed[4] = False, [True, False]
@@ -72,7 +72,7 @@ def test_the_evidence_of_observed_cells_is_that_of_quadrature():
     found = bayesnmf.log_evidence(fit.counts, rank=1, priors=options.priors, seed=0)
     assert found.method == "tempered"
     assert found.log_evidence == pytest.approx(exact, abs=3 * found.se)
-    with pytest.raises(ValueError, match="method='exact' needs counts without missing cells"):
+    with pytest.raises(ValueError, match="method='exact' needs counts without missing entries"):
         bayesnmf.log_evidence(fit.counts, rank=1, method="exact")
 
 

@@ -309,12 +309,12 @@ def test_rows_that_come_again_are_told_of_once_their_number_is_not_stated():
         alike.partial_fit(COUNTS[[0, 0, 1, 1]])  # so few rows may be alike by chance
 
 
-# --- noise and missing cells --------------------------------------------------------------------------
+# --- noise and missing entries --------------------------------------------------------------------------
 
 S = 2.0
 CLUSTERED = np.random.default_rng(1).poisson(np.random.default_rng(2).gamma(np.maximum(COUNTS, 0.05) / S, S))
 OBSERVED = np.random.default_rng(3).random(COUNTS.shape) > 0.2
-OBSERVED[9], OBSERVED[:50, 5] = False, False  # a row without any cell, and a feature that a block does not have
+OBSERVED[9], OBSERVED[:50, 5] = False, False  # a row without any entry, and a feature that a block does not have
 BOTH_GAMMA = Priors(Gamma(0.5, 0.01), Gamma(0.5, 5.0))
 
 
@@ -360,7 +360,7 @@ def test_a_stream_learns_the_dispersion_that_is_best_for_all_rows(by):
 
 
 @pytest.mark.parametrize("noise", ["poisson", NegativeBinomial(dispersion=S)], ids=["poisson", "nb1"])
-def test_blocks_with_missing_cells_come_near_all_rows_at_once(noise):
+def test_blocks_with_missing_entries_come_near_all_rows_at_once(noise):
     stream = noisy_stream(noise, observed=OBSERVED, priors=BOTH_GAMMA, start="svd")
     fit = stream.result(CLUSTERED, observed=OBSERVED)
     settled = {"priors": BOTH_GAMMA, "start": fit, "threads": 1, "intervals": "mean_field"}
@@ -374,7 +374,7 @@ def test_blocks_with_missing_cells_come_near_all_rows_at_once(noise):
     np.testing.assert_array_equal(stream.transform(other, observed=OBSERVED), fit.loadings)
 
 
-def test_cells_may_be_missing_in_later_blocks_alone():
+def test_entries_may_be_missing_in_later_blocks_alone():
     """As if all blocks had masks: exposures of features are then their own."""
     priors = {"priors": BOTH_GAMMA, "start": "random"}
     blocks = np.array_split(np.arange(len(COUNTS)), 4)
@@ -392,7 +392,7 @@ def test_cells_may_be_missing_in_later_blocks_alone():
 def test_blocks_that_minibatches_do_not_take_are_refused():
     stream = learned(COUNTS)
     before = stream.components
-    with pytest.raises(ValueError, match="missing cells and algorithm='minibatch' need Gamma priors"):
+    with pytest.raises(ValueError, match="missing entries and algorithm='minibatch' need Gamma priors"):
         stream.partial_fit(COUNTS, observed=OBSERVED)
     np.testing.assert_array_equal(stream.components, before)
     with pytest.raises(ValueError, match="noise='nb1' needs whole-number counts"):
@@ -401,7 +401,7 @@ def test_blocks_that_minibatches_do_not_take_are_refused():
         noisy_stream("nb2")
 
 
-def test_estimators_stream_noise_and_missing_cells():
+def test_estimators_stream_noise_and_missing_entries():
     floats = np.where(OBSERVED, CLUSTERED, np.nan)
     given = {"noise": "nb1", "missing": "nan", "random_state": 0}
     found = bayesnmf.BayesNMF(RANK, model="poisson", options=options(priors=BOTH_GAMMA), **given)

@@ -451,8 +451,8 @@ def log_p_gradients(X: Array, mu: Array, nu: Array, alpha: Array, eta: Number, a
 def enumerate_allocations(X: Array, K: int) -> Iterator[Array]:
     """Every integer S (n, K, m) with sum_k S_ikj = X_ij."""
     counts = np.asarray(X, dtype=int).ravel()
-    cells = [[t for t in itertools.product(range(x + 1), repeat=K) if sum(t) == x] for x in counts]
-    for choice in itertools.product(*cells):
+    entries = [[t for t in itertools.product(range(x + 1), repeat=K) if sum(t) == x] for x in counts]
+    for choice in itertools.product(*entries):
         yield np.array(choice, dtype=float).reshape(*np.shape(X), K).transpose(0, 2, 1)
 
 

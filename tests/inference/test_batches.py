@@ -49,7 +49,7 @@ def kl(q, shape, rate):
 
 
 @masked
-def test_elbo_is_that_of_a_sum_over_cells(mask):
+def test_elbo_is_that_of_a_sum_over_entries(mask):
     fit = fitted(mask=mask)
     q, of_batches = fit.posterior, fit.batch.q
     logs = [digamma(each.shape) - np.log(each.rate) for each in (q.loadings, q.components, of_batches)]
@@ -117,7 +117,7 @@ def test_known_factors_are_exposures_of_features():
 
 
 @pytest.mark.parametrize("whole", [None, "missing", "observed", "groups"])
-def test_sums_over_shares_are_those_of_all_cells(whole):
+def test_sums_over_shares_are_those_of_all_entries(whole):
     rng = np.random.default_rng(3)
     lost, batches = rng.random((B, M)), Batches(np.array(["a", "b"]), CODES)
     mask = {

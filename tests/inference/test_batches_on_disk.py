@@ -34,8 +34,8 @@ def test_ascents_are_those_in_memory(kind, method, lost, blocks):
     options = {"map": MAP, "vi": VI}[method](
         **({"priors": PRIORS[kind]} | smooth.get(method, {})), start="random", threads=1, tol=0, max_iter=5
     )
-    cells = {"missing": np.random.default_rng(2).random(X.shape) < 0.1} if lost else {}
-    given = {"model": "poisson", "rank": K, "method": method, "seed": 3, "options": options, "batch": LABELS, **cells}
+    entries = {"missing": np.random.default_rng(2).random(X.shape) < 0.1} if lost else {}
+    given = {"model": "poisson", "rank": K, "method": method, "seed": 3, "options": options, "batch": LABELS, **entries}
     one, two = bayesnmf.fit(blocks, **given), bayesnmf.fit(X, **given)
     assert not one.counts.in_memory
     np.testing.assert_allclose(one.trace, two.trace, rtol=1e-11)

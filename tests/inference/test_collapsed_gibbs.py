@@ -75,8 +75,8 @@ def test_long_run_frequencies_are_the_posterior_of_the_allocation(model):
         seen[sweep] = tokens.assignments
     starts = np.cumsum([0, *matrix.data[:-1]]).astype(int)
     in_second = np.add.reduceat(seen, starts, axis=1)  # of the counts of every nonzero: this is S, with K = 2
-    cells = [S[rows, 1, columns] for S in allocations for rows, columns in [matrix.nonzero()]]
-    visits = np.stack([np.all(in_second == cell, axis=1) for cell in cells], axis=1).astype(float)
+    entries = [S[rows, 1, columns] for S in allocations for rows, columns in [matrix.nonzero()]]
+    visits = np.stack([np.all(in_second == entry, axis=1) for entry in entries], axis=1).astype(float)
     assert np.all(visits.sum(axis=1) == 1)
     scores = batch_scores(visits, posterior)
     assert np.abs(scores).max() < LARGEST_Z
@@ -99,7 +99,7 @@ def test_totals_are_those_of_the_assignments_and_the_counts(rank):
 
 @pytest.mark.parametrize("tokens_at_once", [1, 3, 10])
 def test_pieces_of_a_sweep_draw_what_the_whole_sweep_does(tokens_at_once, monkeypatch):
-    """Wherever they end: within a cell, between two, after a row; cells and rows without counts are among them."""
+    """Wherever they end: within an entry, between two, after a row; entries and rows without counts are among them."""
     priors = Gamma(np.linspace(0.2, 2.0, 11)[:, None] * [1, 2, 3], 0.1), Dirichlet(0.3)
 
     def drawn(at_once):
@@ -118,7 +118,7 @@ def test_pieces_of_a_sweep_draw_what_the_whole_sweep_does(tokens_at_once, monkey
 
 
 def test_first_assignments_are_draws_given_the_factors():
-    """A cell of many counts shows its φ: shares within 4.5 standard deviations of a binomial."""
+    """An entry of many counts shows its φ: shares within 4.5 standard deviations of a binomial."""
     count, loadings, components = 100_000, np.array([[0.2, 3.0, 1.0]]), np.array([[0.9], [0.1], [0.6]])
     tokens = assign_tokens(as_counts([[count]]).matrix, loadings, components, 7)
     phi = expected_allocations(as_counts([[1]]).matrix, loadings, components, 1).loadings
@@ -126,7 +126,7 @@ def test_first_assignments_are_draws_given_the_factors():
     assert deviations.max() < LARGEST_Z
 
 
-def test_first_assignments_where_the_mean_of_a_cell_underflows():
+def test_first_assignments_where_the_mean_of_a_entry_underflows():
     tiny = np.full((1, 2), 1e-200)
     tokens = assign_tokens(as_counts([[9]]).matrix, tiny * [1, 1e-30], tiny.T, 0)
     np.testing.assert_array_equal(tokens.loadings, [[9, 0]])

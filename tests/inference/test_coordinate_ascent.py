@@ -146,7 +146,7 @@ DEGENERATE = {
     "nothing": (np.zeros((4, 3)), 2),
     "one row": (np.array([[5.0, 0.0, 2.0]]), 2),
     "one column": (np.array([[5.0], [0.0], [2.0]]), 2),
-    "one cell": (np.array([[3.0]]), 1),
+    "one entry": (np.array([[3.0]]), 1),
     "rank above size": (np.array([[1.0, 4.0], [2.0, 0.0]]), 5),
     "fractions": (np.array([[0.5, 1e-3], [2.25, 0.0]]), 2),
     "huge": (np.array([[1e9, 0.0], [1.0, 3e8]]), 2),

@@ -99,7 +99,7 @@ def test_loadings_of_the_poisson_model_are_allocated_counts():
 
 
 @pytest.mark.parametrize("counts", [COUNTS, np.zeros((4, 3)), np.outer([1, 2, 3, 4], [5, 0, 1]), np.eye(4), [[7.0]]],
-                         ids=["small", "zero", "rank one", "identity", "one cell"])  # fmt: skip
+                         ids=["small", "zero", "rank one", "identity", "one entry"])  # fmt: skip
 @pytest.mark.parametrize("rank", [1, 3, 12])
 def test_components_beyond_the_rank_of_the_counts_are_random_and_positive(counts, rank):
     matrix = np.asarray(counts, dtype=float)

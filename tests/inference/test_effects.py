@@ -96,8 +96,8 @@ def scores(case, sampler, steps):
         theta, beta = state.loadings.matrix, np.asarray(state.components.matrix)
         counts = drawn_counts(case, theta, beta, rng)
         seen.append((own.effects, shapes_of(own), theta, beta, counts))
-        cells = csr_array(counts.astype(np.float64))
-        problem = draws_problem(Counts(cells, np.arange(ROWS), np.arange(FEATURES)), Priors(own, components), rng)
+        entries = csr_array(counts.astype(np.float64))
+        problem = draws_problem(Counts(entries, np.arange(ROWS), np.arange(FEATURES)), Priors(own, components), rng)
         sweeps = sampler(problem, state, rng, 1)
         sweeps.dispersion.effects.begun = True  # no mode to start from
         for _ in range(1 if sampler is Allocating else 2):

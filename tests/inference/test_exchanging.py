@@ -61,7 +61,7 @@ def test_the_best_exchange_merges_what_is_one_and_splits_what_is_two():
 
 
 def test_the_loss_by_merging_is_that_of_the_bound_at_these_allocations():
-    """Σ over cells and components of N log(mean / N), with the rank-one means of each component's totals."""
+    """Σ over entries and components of N log(mean / N), with the rank-one means of each component's totals."""
     counts = blocks(seed=1)
     loadings, components = poor_factors()
     exchanges, _, _ = exchanges_at(counts, (loadings, components))

@@ -40,7 +40,7 @@ def run(counts, model, method, priors, *, rank=RANK, seed=0, max_iter=40, tol=0,
 
 
 def never_falls(trace):
-    """To rounding: terms are up to Σ log X!, 4e5 for the counts with large cells, so 1e-12 of that."""
+    """To rounding: terms are up to Σ log X!, 4e5 for the counts with large entries, so 1e-12 of that."""
     return np.all(trace[:-1] - trace[1:] <= 1e-12 * np.maximum(np.abs(trace[1:]), 4e5))
 
 
@@ -69,7 +69,7 @@ def test_objective_never_falls_in_the_log_basis(entry):
 
 DEGENERATE = {
     "nothing": (np.zeros((4, 3)), 2),
-    "one cell": (np.array([[3.0]]), 1),
+    "one entry": (np.array([[3.0]]), 1),
     "rank above size": (np.array([[0.5, 1e-3], [2.25, 0.0]]), 5),
 }
 

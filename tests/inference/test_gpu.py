@@ -104,7 +104,7 @@ def test_underflowing_means_on_the_way(method, device):
             pytest.param("vi", np.zeros(SIZE), RANK, id="nothing"),
             pytest.param("map", np.eye(2) * 0.5, 5, id="rank above size"),
             pytest.param("map", np.array([[5.0], [0.0], [2.0]]), 2, id="one column"),
-            pytest.param("vi", np.array([[3.0]]), 1, id="one cell"),
+            pytest.param("vi", np.array([[3.0]]), 1, id="one entry"),
         ]
     ),
 )

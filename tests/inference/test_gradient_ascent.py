@@ -186,7 +186,7 @@ def test_empty_rows_have_the_conditional_of_no_counts():
 
 DEGENERATE = {
     "nothing": (np.zeros((4, 3)), 2, "float64"),
-    "one cell": (np.array([[3.0]]), 1, "float64"),
+    "one entry": (np.array([[3.0]]), 1, "float64"),
     "huge": (np.array([[1e9, 0.0], [1.0, 3e8]]), 2, "float32"),
 }
 

@@ -176,12 +176,12 @@ TINY = np.array([[2, 1, 0], [0, 3, 1]])
 
 def exact_moments(priors, rank=2):
     """Return E θ (n, K), or of the shares, and E β (K, m), by a sum over all allocations."""
-    cells = [(i, j, int(x)) for (i, j), x in np.ndenumerate(TINY) if x]
-    ways = [[(x - s, s) for s in range(x + 1)] for _, _, x in cells]
+    entries = [(i, j, int(x)) for (i, j), x in np.ndenumerate(TINY) if x]
+    ways = [[(x - s, s) for s in range(x + 1)] for _, _, x in entries]
     logs, loadings, components = [], [], []
     for parts in itertools.product(*ways):
         allocations = np.zeros((len(TINY), rank, TINY.shape[1]))
-        for (i, j, _), split in zip(cells, parts, strict=True):
+        for (i, j, _), split in zip(entries, parts, strict=True):
             allocations[i, :, j] = split
         logs.append(bayesnmf.log_p_allocation(allocations, priors.loadings, priors.components))
         q = priors.loadings.conditional(allocations.sum(axis=2), np.ones((1, 1)))

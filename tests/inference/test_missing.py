@@ -1,4 +1,4 @@
-"""Missing cells: every objective, update and chain leaves them out, by brute force over dense matrices."""
+"""Missing entries: every objective, update and chain leaves them out, by brute force over dense matrices."""
 
 from dataclasses import replace
 
@@ -64,7 +64,7 @@ def test_the_objective_never_falls(model, method):
 
 
 def log_joint(counts, observed, loadings, components, priors):
-    """Return the log joint under Gamma loadings and Dirichlet or Gamma components, over observed cells."""
+    """Return the log joint under Gamma loadings and Dirichlet or Gamma components, over observed entries."""
     (a, b), c = priors
     value = poisson.logpmf(counts, loadings @ components)[observed].sum() + gamma.logpdf(loadings, a, scale=1 / b).sum()
     if isinstance(c, tuple):
@@ -74,7 +74,7 @@ def log_joint(counts, observed, loadings, components, priors):
 
 @quietly
 @pytest.mark.parametrize("components", [1.4, (1.3, 1.0)])
-def test_a_mode_is_that_of_the_observed_cells(components):
+def test_a_mode_is_that_of_the_observed_entries(components):
     """No step of 0.1 % in any direction of 500 raises the log joint that SciPy computes."""
     prior = Gamma(*components) if isinstance(components, tuple) else Dirichlet(components)
     priors, model = Priors(Gamma(1.5, 0.1), prior), "poisson" if isinstance(components, tuple) else "gamma_poisson"
@@ -92,8 +92,8 @@ def test_a_mode_is_that_of_the_observed_cells(components):
 
 
 @quietly
-def test_given_totals_are_those_of_observed_cells():
-    """The mode of proportions is that of multinomials over the observed cells, with renormalised probabilities."""
+def test_given_totals_are_those_of_observed_entries():
+    """The mode of proportions is that of multinomials over the observed entries, with renormalised probabilities."""
     options = plain_map(
         priors=Priors(Dirichlet(1.3), Dirichlet(1.4)), tol=1e-13, max_iter=20_000, basis="natural", threads=1
     )
@@ -119,7 +119,7 @@ def test_given_totals_are_those_of_observed_cells():
 @quietly
 @every_model
 def test_half_the_likelihood_of_twice_the_counts_is_that_of_the_counts(model):
-    """With missing cells too; proportions given totals have no exposure to double."""
+    """With missing entries too; proportions given totals have no exposure to double."""
     options, given = options_of("vi", model, max_iter=20), model == "dirichlet_poisson"
     one = bayesnmf.fit(COUNTS, model, K, "vi", seed=0, observed=OBSERVED, options=options)
     two = bayesnmf.fit(
@@ -144,7 +144,7 @@ def test_the_bound_is_below_that_without_allocations(model):
 @quietly
 @every_model
 @pytest.mark.parametrize("method", ["map", "vi"])
-def test_a_row_without_cells_leaves_the_others_alone(model, method):
+def test_a_row_without_entries_leaves_the_others_alone(model, method):
     """From the same start, as if the row were not there; with Gamma components, a feature too."""
     rng = np.random.default_rng(2)
     observed = np.ones(COUNTS.shape, bool)
@@ -174,7 +174,7 @@ def rates_of(model, algorithm, priors, draws):
 
 @quietly
 @pytest.mark.parametrize("algorithm", ["allocations", "marginal"])
-def test_loadings_are_drawn_with_the_exposure_of_observed_cells(algorithm):
+def test_loadings_are_drawn_with_the_exposure_of_observed_entries(algorithm):
     """Of one known component, the posterior is Gamma(a + N, b + Σ of the observed shares)."""
     known = np.array([[0.5, 0.3, 0.2]])
     observed = np.array([[True, False, True], [False, False, True], [False, False, False]])
@@ -228,7 +228,7 @@ def test_proportions_given_totals_are_drawn_from_their_posterior():
     assert draws.mean() == pytest.approx(mean, abs=0.012)  # 0.57; 0.82 if the third count were 0
 
 
-def test_either_set_of_cells_gives_the_same_sums():
+def test_either_set_of_entries_gives_the_same_sums():
     rng = np.random.default_rng(0)
     missing = rng.random((9, 7)) < 0.8
     few = Mask.of(as_pattern(missing))
@@ -273,11 +273,11 @@ def test_every_way_to_say_what_is_missing_says_the_same():
     [
         ({"observed": np.ones((3, 2), bool)}, ValueError, "observed must have the shape of the counts"),
         ({"observed": np.ones((8, 6))}, TypeError, "observed must be an array of booleans"),
-        ({"observed": OBSERVED, "method": "bld"}, ValueError, "missing cells cannot be allocated count by count"),
+        ({"observed": OBSERVED, "method": "bld"}, ValueError, "missing entries cannot be allocated count by count"),
         (
             {"observed": OBSERVED, "method": "smc", "model": "dirichlet_poisson"},
             ValueError,
-            "missing cells and method='smc' need Gamma loadings",
+            "missing entries and method='smc' need Gamma loadings",
         ),
         (
             {"observed": OBSERVED, "method": "gibbs", "options": Gibbs(collapsed=True)},
@@ -288,7 +288,7 @@ def test_every_way_to_say_what_is_missing_says_the_same():
             {"observed": OBSERVED, "method": "gibbs", "model": "dirichlet_poisson",
              "options": Gibbs(algorithm="marginal")},
             ValueError,
-            "missing cells and loadings that are proportions",
+            "missing entries and loadings that are proportions",
         ),
     ],
 )  # fmt: skip
@@ -298,24 +298,24 @@ def test_what_cannot_be_is_refused_by_name(words, kind, says):
 
 
 @quietly
-def test_what_needs_all_cells_says_so():
+def test_what_needs_all_entries_says_so():
     fit = bayesnmf.fit(COUNTS, rank=K, seed=0, observed=OBSERVED, options=options_of("vi", max_iter=10))
     for call in (
         lambda: bayesnmf.select(fit.counts, ranks=[1, 2]),
         lambda: bayesnmf.log_evidence(fit.counts, rank=K, method="tokens"),
         lambda: fit.to_datatree(log_likelihood=True),
     ):
-        with pytest.raises(ValueError, match="without missing cells"):
+        with pytest.raises(ValueError, match="without missing entries"):
             call()
 
 
 @quietly
-def test_files_views_and_new_rows_keep_missing_cells(tmp_path):
+def test_files_views_and_new_rows_keep_missing_entries(tmp_path):
     fit = bayesnmf.fit(COUNTS, rank=K, seed=0, observed=OBSERVED, options=options_of("vi"))
     fit.save(tmp_path / "fit.nc")
     loaded = bayesnmf.load(tmp_path / "fit.nc")
     assert loaded.counts.mask.same_as(fit.counts.mask)
-    assert "cells missing" in repr(loaded.counts)
+    assert "entries missing" in repr(loaded.counts)
     held = {"observed": OBSERVED}
     np.testing.assert_allclose(
         loaded.transform(COUNTS[::-1], observed=OBSERVED[::-1])[::-1], loaded.transform(COUNTS, **held), rtol=1e-6
@@ -323,13 +323,13 @@ def test_files_views_and_new_rows_keep_missing_cells(tmp_path):
     alone = fit.transform(COUNTS[:1], observed=OBSERVED[:1])
     np.testing.assert_allclose(alone, fit.transform(COUNTS, **held)[:1], rtol=1e-6)
     assert not np.allclose(alone, fit.transform(COUNTS[:1]), rtol=0.05)
-    assert fit.dispersion().ratio < 4  # 60 and more with missing cells as zeros
+    assert fit.dispersion().ratio < 4  # 60 and more with missing entries as zeros
     assert bayesnmf.fit(fit.counts, rank=K, seed=0, options=options_of("vi")).trace[-1] == fit.trace[-1]
 
 
 @quietly
-def test_intervals_of_missing_cells_hold_what_was_there():
-    """90 % intervals of the expected counts of 600 missing cells hold 83 to 96 % of them."""
+def test_intervals_of_missing_entries_hold_what_was_there():
+    """90 % intervals of the expected counts of 600 missing entries hold 83 to 96 % of them."""
     rng = np.random.default_rng(4)
     loadings, components = rng.gamma(1, 100, (60, 3)), rng.dirichlet(np.full(40, 0.5), 3)
     means, observed = loadings @ components, rng.random((60, 40)) > 0.25
@@ -343,7 +343,7 @@ def test_intervals_of_missing_cells_hold_what_was_there():
 
 
 @quietly
-def test_estimators_take_missing_cells():
+def test_estimators_take_missing_entries():
     """NaN where the estimator is told so, in new rows too; scikit-learn's check refuses it otherwise."""
     floats = np.where(OBSERVED, COUNTS, np.nan)
     options = options_of("vi", max_iter=10)
@@ -355,7 +355,7 @@ def test_estimators_take_missing_cells():
     )
     with pytest.raises(ValueError, match="NaN"):
         bayesnmf.BayesNMF(K, options=options).fit(floats)
-    with pytest.raises(ValueError, match="score needs counts without missing cells"):
+    with pytest.raises(ValueError, match="score needs counts without missing entries"):
         found.score(floats)
     with pytest.raises(ValueError, match="missing must be one of 'nan', 'zeros'"):
         bayesnmf.BayesNMF(K, options=options, missing="none").fit(COUNTS)
@@ -378,17 +378,17 @@ def test_totals_given_are_completed_for_each_draw():
     assert table.loc[2, ["mean", "lower", "upper"]].isna().to_numpy().all()  # a row of no total
 
 
-def test_flat_loadings_with_missing_cells_have_no_posterior():
-    with pytest.raises(ValueError, match=r"priors\.loadings must be a proper prior for missing cells and draws"):
+def test_flat_loadings_with_missing_entries_have_no_posterior():
+    with pytest.raises(ValueError, match=r"priors\.loadings must be a proper prior for missing entries and draws"):
         bayesnmf.fit(COUNTS, "poisson", K, "gibbs", observed=np.arange(48).reshape(8, 6) > 3)
     fit = bayesnmf.fit(COUNTS, "poisson", K, "vi", seed=0, observed=np.arange(48).reshape(8, 6) > 3)
-    assert "cells of its counts are missing" in repr(fit)
+    assert "entries of its counts are missing" in repr(fit)
 
 
 @quietly
 @pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_gamma", "hierarchical_poisson"])
-def test_default_priors_are_those_of_all_cells(model):
-    """Rows without an observed cell change no default prior; half of the cells missing change it by chance alone."""
+def test_default_priors_are_those_of_all_entries(model):
+    """Rows without an observed entry change no default prior; half of the entries missing change it by chance alone."""
     rng = np.random.default_rng(3)
     counts = rng.poisson(rng.gamma(2, 20, (60, 1)) * rng.dirichlet(np.ones(30)))
     observed = np.ones(counts.shape, bool)
@@ -417,7 +417,7 @@ def test_masks_add_up():
 
 
 @quietly
-def test_known_components_give_the_posterior_of_the_observed_cells():
+def test_known_components_give_the_posterior_of_the_observed_entries():
     """Vi and the exact Gamma(a + N, b + Σ of the observed shares) of one component agree, means and sds."""
     known = np.array([[0.5, 0.3, 0.2]])
     observed = np.array([[True, False, True], [False, False, True]])
@@ -431,17 +431,17 @@ def test_known_components_give_the_posterior_of_the_observed_cells():
 
 
 @quietly
-def test_readers_see_missing_cells(tmp_path):
+def test_readers_see_missing_entries(tmp_path):
     fit = bayesnmf.fit(
         COUNTS, rank=K, seed=0, observed=OBSERVED, options=replace(options_of("vi"), intervals="mean_field")
     )
     page = bayesnmf.report(fit, tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "Of the observed cells alone" in page
-    assert f"{(~OBSERVED).sum()} cells missing" in repr(fit)
+    assert "Of the observed entries alone" in page
+    assert f"{(~OBSERVED).sum()} entries missing" in repr(fit)
     tree = fit.to_datatree(draws=5, chains=1)
     np.testing.assert_array_equal(np.isnan(tree["observed_data"]["counts"]), ~OBSERVED)
     for refused in (lambda: bayesnmf.coherence(fit), fit.to_anndata):
-        with pytest.raises(ValueError, match="without missing cells"):
+        with pytest.raises(ValueError, match="without missing entries"):
             refused()
     table = bayesnmf.markers(fit, 6)
     frequencies = (fit.expected_loadings @ fit.components).sum(axis=0)

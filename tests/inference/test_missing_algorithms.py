@@ -1,4 +1,4 @@
-"""Missing cells in the algorithms beside EM and coordinate ascent: coordinate descent, gradients and batches."""
+"""Missing entries in the algorithms beside EM and coordinate ascent: coordinate descent, gradients and batches."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ PRIORS = Priors(Gamma(1.2, 0.05), Gamma(1.3, 1.0))
 
 @pytest.mark.parametrize("newton_steps", [1, 2])
 def test_a_row_is_regressed_on_its_observed_features(newton_steps):
-    """Many sweeps end where the gradient of Σ over observed cells, which is computed densely, is 0 or points to 0."""
+    """Many sweeps end where the gradient of Σ over observed entries, which is computed densely, is 0 or points to 0."""
     rng = np.random.default_rng(0)
     beta, seen = rng.gamma(1, 1, (K, 12)), np.where(OBSERVED, COUNTS, 0).astype(float)
     prior = np.full((1, K), 0.2), np.full((1, K), 0.05)
@@ -57,11 +57,11 @@ def test_a_row_is_regressed_on_its_observed_features(newton_steps):
     np.testing.assert_allclose(slope * found, 0, atol=1e-8)
 
 
-@pytest.mark.parametrize("zeros", [False, True], ids=["cells", "zeros"])
+@pytest.mark.parametrize("zeros", [False, True], ids=["entries", "zeros"])
 @pytest.mark.parametrize("exposed", [False, True])
 @pytest.mark.parametrize("algorithm", ["scd", "ccd"])
 def test_coordinate_descent_has_the_optimum_of_em(algorithm, exposed, zeros):
-    """From the same start, and without ever falling; with all zeros missing, the observed cells are the fewer."""
+    """From the same start, and without ever falling; with all zeros missing, the observed entries are the fewer."""
     start = bayesnmf.Start(np.ones((20, K)) + np.eye(20, K), np.random.default_rng(0).gamma(1, 1, (K, 12)))
     given = {"missing": "zeros"} if zeros else {"observed": OBSERVED}
     fits = []
@@ -93,7 +93,7 @@ def test_coordinate_descent_with_noise_has_the_optimum_of_em(noise, flat):
 
 def test_coordinate_descent_is_refused_where_sides_are_scaled_to_totals():
     for model in ("gamma_poisson", "dirichlet_poisson"):
-        with pytest.raises(ValueError, match="missing cells and algorithm='scd' need Gamma priors on both sides"):
+        with pytest.raises(ValueError, match="missing entries and algorithm='scd' need Gamma priors on both sides"):
             bayesnmf.fit(COUNTS, model, K, "map", observed=OBSERVED, options=plain_map(algorithm="scd"))
 
 
@@ -115,7 +115,7 @@ BOUNDS = [
 def test_the_gradient_is_the_derivative_of_the_bound(model, components):
     """By central differences of the elbo in 12 random directions, off the conditionals."""
     observed = OBSERVED.copy()
-    observed[0, 4] = True  # a feature without any observed cell needs a proper prior
+    observed[0, 4] = True  # a feature without any observed entry needs a proper prior
     options = plain_vi(priors=vi_priors(model, components), max_iter=2, threads=1)
     fit = bayesnmf.fit(COUNTS, model, K, "vi", seed=0, observed=observed, options=options)
     problem, state = state_of_fit(fit)
@@ -158,7 +158,7 @@ SETTLED = [(model, components, "poisson") for model, components in BOUNDS[:2] + 
 @pytest.mark.long
 @pytest.mark.parametrize(("model", "components", "noise"), SETTLED, ids=str)
 def test_rows_that_settle_first_have_the_optimum_of_coordinate_ascent(model, components, noise):
-    """Rows settle by the exposures of their own cells, or by what these receive, so that both raise one bound."""
+    """Rows settle by the exposures of their own entries, or by what these receive, so that both raise one bound."""
     loadings = ScaledDirichlet(0.8, 1.2, 0.05) if model == "dirichlet_gamma" else vi_priors(model, components).loadings
     given = {"priors": Priors(loadings, components), "start": "svd", "threads": 1, "extrapolate": True}
     found = []
@@ -171,7 +171,7 @@ def test_rows_that_settle_first_have_the_optimum_of_coordinate_ascent(model, com
 
 
 def test_a_step_that_settles_rows_ends_where_each_is_its_own_conditional():
-    """The elbo of the observed cells, computed densely, has no derivative by the loadings of any row there."""
+    """The elbo of the observed entries, computed densely, has no derivative by the loadings of any row there."""
     options = plain_vi(algorithm="settled", priors=PRIORS, start="svd", tol=1e-12, max_iter=2000, threads=1)
     fit = bayesnmf.fit(COUNTS, "poisson", K, "vi", seed=0, observed=OBSERVED, options=options)
     q, beta = fit.posterior.loadings, fit.posterior.components
@@ -214,7 +214,7 @@ def test_one_batch_of_all_rows_is_an_update_of_all_rows():
 
 
 def test_batches_come_near_the_bound_of_all_rows():
-    """Within 1 % of the elbo, as with all cells; components that take missing cells for zeros are 23 % below it."""
+    """Within 1 % of the elbo, as with all entries; components that take missing entries for zeros are 23 % below it."""
     counts, observed = sample(200, 20, seed=3)
     found = []
     for more in ({"algorithm": "coordinate"}, {"algorithm": "minibatch", "batch_size": 40, "max_iter": 60}):
@@ -225,5 +225,5 @@ def test_batches_come_near_the_bound_of_all_rows():
         assert bound == pytest.approx(fit.trace[-1], rel=1e-9)
         found.append(bound)
     assert found[1] == pytest.approx(found[0], rel=1e-2)
-    with pytest.raises(ValueError, match="missing cells and algorithm='minibatch' need Gamma priors on both sides"):
+    with pytest.raises(ValueError, match="missing entries and algorithm='minibatch' need Gamma priors on both sides"):
         bayesnmf.fit(counts, rank=K, observed=observed, options=plain_vi(algorithm="minibatch"))

@@ -1,4 +1,4 @@
-"""Noise and missing cells of counts on disk: fits are those of counts in memory, iterate by iterate."""
+"""Noise and missing entries of counts on disk: fits are those of counts in memory, iterate by iterate."""
 
 from dataclasses import replace
 
@@ -129,13 +129,13 @@ MASKED = [
 @pytest.mark.parametrize(("model", "method", "noise", "options"), mostly_long(MASKED, [*range(7), 14, 15]))
 @pytest.mark.parametrize("most", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_masked_iterates_are_those_in_memory(blocks, model, method, noise, options, most):
-    """Where few cells are missing, and where few are not, as patterns of either are kept."""
+    """Where few entries are missing, and where few are not, as patterns of either are kept."""
     given = {"missing": ~LOST if most else LOST, "noise": noise}
     same(*(fitted(counts, model, method, options_of(method, **options), **given) for counts in (blocks, X)))
 
 
-def test_totals_are_those_of_observed_cells(blocks):
-    """Of every block, too, and of blocks that are not read; also where groups of cells are missing."""
+def test_totals_are_those_of_observed_entries(blocks):
+    """Of every block, too, and of blocks that are not read; also where groups of entries are missing."""
     counts = open_counts(blocks, "float64", None, None, lambda *_: None)
     for mask in (
         Mask.of(csr_matrix(LOST, dtype=float)),
@@ -169,7 +169,7 @@ def test_totals_are_those_of_observed_cells(blocks):
     ),
 )
 def test_noisy_and_masked_chains_are_those_in_memory(blocks, model, noise, missing, priors):
-    """Whatever the blocks: clusters, counts of missing cells and exposures belong to rows of the whole."""
+    """Whatever the blocks: clusters, counts of missing entries and exposures belong to rows of the whole."""
     compare_chains(blocks, model, noise, missing, "allocations", priors)
 
 
@@ -209,7 +209,7 @@ def compare_chains(blocks, model, noise, missing, algorithm, priors):
         np.testing.assert_allclose(one.statistics["dispersion"], two.statistics["dispersion"], rtol=1e-9)
 
 
-def test_counts_of_missing_cells_belong_to_rows():
+def test_counts_of_missing_entries_belong_to_rows():
     means = np.random.default_rng(0).gamma(0.5, 40, (30, 4))
     whole = poisson_draws(means, 7)
     np.testing.assert_array_equal(poisson_draws(means[11:19], 7, first_row=11), whole[11:19])
@@ -290,7 +290,7 @@ def test_what_is_asked_of_a_fit_is_that_in_memory(blocks, given):
     [
         (
             {"noise": "nb2"},
-            "noise='nb2' keeps a rate of every cell.*83 × 40 = 3,320 beside .* nonzeros on disk",
+            "noise='nb2' keeps a rate of every entry.*83 × 40 = 3,320 beside .* nonzeros on disk",
         ),
         ({"missing": "zeros"}, "missing='zeros' needs counts in memory, as the places of all nonzeros take 12 bytes"),
     ],

@@ -63,7 +63,7 @@ def never_falls(trace):
 
 
 def dense_regression(counts, loadings, components, prior, sweeps=4, newton_steps=1, floor=1e-15):
-    """[C] 38 once, then [C] 29-31, one row, one coordinate at a time, rates of all cells kept."""
+    """[C] 38 once, then [C] 29-31, one row, one coordinate at a time, rates of all entries kept."""
     out = loadings.copy()
     for i, x in enumerate(counts):
         b = out[i]
@@ -235,7 +235,7 @@ def test_objective_never_falls(entry, kind, order, extrapolate):
 DEGENERATE = {
     "nothing": (np.zeros((4, 3)), 2),
     "one row": (np.array([[5.0, 0.0, 2.0]]), 2),
-    "one cell": (np.array([[3.0]]), 1),
+    "one entry": (np.array([[3.0]]), 1),
     "rank above size": (np.array([[1.0, 4.0], [2.0, 0.0]]), 5),
     "huge": (np.array([[1e9, 0.0], [1.0, 3e8]]), 2),
 }
@@ -360,7 +360,7 @@ def augmented(counts, loadings):
 
 @by_kind
 def test_a_regression_with_a_prior_is_one_with_pseudo_samples(kind):
-    """[C] cor. 2, coordinate descent: the kernel's prior and K more cells in every column are the same."""
+    """[C] cor. 2, coordinate descent: the kernel's prior and K more entries in every column are the same."""
     counts = plain_counts()
     theta, beta = factors(counts)
     data, held = augmented(counts, theta)

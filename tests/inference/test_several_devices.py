@@ -19,7 +19,7 @@ import bayesnmf
 from bayesnmf import Blocks, Dirichlet, Gamma, Priors
 from bayesnmf.fitting import closed_form
 from bayesnmf.inference.blocked.tasks import RowTask
-from bayesnmf.inference.device.streaming import StreamedCells
+from bayesnmf.inference.device.streaming import StreamedEntries
 
 OPTIONS = {"map": plain_map, "vi": plain_vi}
 NUMBER = 3
@@ -86,13 +86,13 @@ def lent(monkeypatch, device):
     """Take this device for the GPU; return how many blocks it has shared out."""
     monkeypatch.setattr(closed_form, "find_gpus", lambda _: [device])
     seen = []
-    tally = StreamedCells.tally
+    tally = StreamedEntries.tally
 
     def counted(self, *given):
         seen.append(given[1:])
         return tally(self, *given)
 
-    monkeypatch.setattr(StreamedCells, "tally", counted)
+    monkeypatch.setattr(StreamedEntries, "tally", counted)
     return seen
 
 

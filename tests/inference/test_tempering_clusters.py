@@ -38,8 +38,8 @@ def likelihoods(theta, beta, s, given_totals):
         return np.exp(nbinom.logpmf(X, means / s, 1 / (1 + s)).sum(axis=(1, 2)))
     totals = X.sum(axis=1)
     a, whole = means * totals[:, None] / s, (totals[:, None] / s)[:, :, 0]
-    cells = (gammaln(X + a) - gammaln(a) - gammaln(X + 1)).sum(axis=2)
-    return np.exp((cells + gammaln(whole) - gammaln(totals + whole) - 1).sum(axis=1))
+    entries = (gammaln(X + a) - gammaln(a) - gammaln(X + 1)).sum(axis=2)
+    return np.exp((entries + gammaln(whole) - gammaln(totals + whole) - 1).sum(axis=1))
 
 
 def by_draws_from_the_prior(priors, by, learned, draws):

@@ -9,13 +9,13 @@ from scipy.stats import nbinom
 
 from bayesnmf.data.clustered import exposure_of
 from bayesnmf.kernels.cpu.allocation import expected_allocations
-from bayesnmf.kernels.cpu.clusters import cluster_sums, drawn_clusters, sums_of_cells, weigh_block
+from bayesnmf.kernels.cpu.clusters import cluster_sums, drawn_clusters, sums_of_entries, weigh_block
 from bayesnmf.kernels.cpu.dense import dense_allocations
-from bayesnmf.kernels.cpu.rising import cluster_cells
+from bayesnmf.kernels.cpu.rising import cluster_entries
 
 
 def long_sums(x, mean, spread):
-    """Return L, W and V of a cell, summed one by one in extended precision."""
+    """Return L, W and V of an entry, summed one by one in extended precision."""
     steps = np.longdouble(mean) + np.arange(int(x)).astype(np.longdouble) * np.longdouble(spread)
     return np.array([np.log(steps).sum(), (1 / steps).sum(), (1 / steps**2).sum()], np.float64)
 
@@ -24,7 +24,7 @@ def test_sums_are_right_to_13_digits_at_any_mean_and_spread():
     rng = np.random.default_rng(0)
     x = np.concatenate([np.arange(1, 20), np.floor(10 ** rng.uniform(0, 4, 200))])
     mean, spread = 10 ** rng.uniform(-6, 6, len(x)), 10 ** rng.uniform(-10, 4, len(x))
-    found = sums_of_cells(x, mean, spread)
+    found = sums_of_entries(x, mean, spread)
     right = np.array([long_sums(*each) for each in zip(x, mean, spread, strict=True)])
     scale = np.abs(right)
     scale[:, 0] = np.maximum(scale[:, 0], x)
@@ -34,11 +34,11 @@ def test_sums_are_right_to_13_digits_at_any_mean_and_spread():
 def test_without_spread_they_are_those_of_poisson_counts():
     """Differences of ψ would lose seven digits at s = 1e-10."""
     x, mean = np.array([1.0, 7.0, 50.0, 300.0]), np.array([0.2, 3.0, 7.3, 400.0])
-    logs, weights, curvatures = sums_of_cells(x, mean, 1e-16).T
+    logs, weights, curvatures = sums_of_entries(x, mean, 1e-16).T
     np.testing.assert_allclose(weights, x / mean, rtol=1e-12)
     np.testing.assert_allclose(curvatures, x / mean**2, rtol=1e-12)
     np.testing.assert_allclose(logs, x * np.log(mean), rtol=1e-12)
-    assert sums_of_cells([50.0], [7.3], 1e-10)[0, 1] == pytest.approx(
+    assert sums_of_entries([50.0], [7.3], 1e-10)[0, 1] == pytest.approx(
         50 / 7.3 - 1e-10 * 50 * 49 / 2 / 7.3**2, rel=1e-12
     )
 
@@ -46,7 +46,7 @@ def test_without_spread_they_are_those_of_poisson_counts():
 def test_log_probabilities_are_those_of_scipy():
     x, mean = np.arange(0.0, 40.0), np.linspace(0.1, 20, 40)
     for s in (1e-3, 0.3, 5.0):
-        L = sums_of_cells(x, mean, s)[:, 0]
+        L = sums_of_entries(x, mean, s)[:, 0]
         ours = L - x * np.log1p(s) - mean * exposure_of(s) - gammaln(x + 1)
         np.testing.assert_allclose(ours, nbinom.logpmf(x, mean / s, 1 / (1 + s)), rtol=1e-9, atol=1e-11)
 
@@ -59,7 +59,7 @@ def random_case(rng, n=30, m=23, rank=5):
 
 @pytest.mark.parametrize("features", [False, True])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_allocations_are_the_sums_over_cells(dtype, features):
+def test_allocations_are_the_sums_over_entries(dtype, features):
     """Scattered, gathered and dense; rows and features in the wrong order would show in the second digit."""
     rng = np.random.default_rng(1)
     X, U, V = random_case(rng)
@@ -96,14 +96,14 @@ def test_a_mean_that_underflows_is_one_cluster():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_cells_of_a_row_are_weighed_in_place(dtype):
+def test_entries_of_a_row_are_weighed_in_place(dtype):
     @njit
     def weigh(counts, spreads, least, means):
-        return cluster_cells(len(counts), counts, spreads, least, means)
+        return cluster_entries(len(counts), counts, spreads, least, means)
 
     x = np.array([1, 4, 9, 300, 2, 0, 7, 5], dtype)
     means, spreads = np.array([1, 2, 3, 40, 1e-35, 1, 6, 0.1], dtype), np.linspace(0.1, 2, 8)
-    expected = [long_sums(*cell)[1] * (cell[1] > 1e-30) for cell in zip(x, means, spreads, strict=True)]
+    expected = [long_sums(*entry)[1] * (entry[1] > 1e-30) for entry in zip(x, means, spreads, strict=True)]
     assert weigh(x, spreads, means.dtype.type(1e-30), means)
     np.testing.assert_allclose(means, expected, rtol=1e-6 if dtype == "float32" else 1e-13)
 

@@ -14,7 +14,7 @@ ROWS = 10_000
 
 
 def noise_of(kind, s, by_feature=False):
-    """Return a noise with the dispersion s in all cells, or 2s in every second one if features have their own."""
+    """Return a noise with the dispersion s in all entries, or 2s in every second one if features have their own."""
     if by_feature:
         return Noise(kind, np.ones(ROWS), np.tile([s, 2 * s], 15), True)
     return Noise(kind, np.full(ROWS, s), np.ones(30))
@@ -41,7 +41,7 @@ def misfit(drawn, laws):
 @pytest.mark.parametrize("by_feature", [False, True], ids=["rows", "features"])
 @pytest.mark.parametrize("s", [0.05, 2.0, 60.0])
 @pytest.mark.parametrize("kind", [LINEAR, QUADRATIC], ids=["linear", "quadratic"])
-@pytest.mark.parametrize("total", [8.0, 900.0], ids=["cluster by cluster", "cell by cell"])
+@pytest.mark.parametrize("total", [8.0, 900.0], ids=["cluster by cluster", "entry by entry"])
 def test_counts_are_negative_binomial(total, kind, s, by_feature):
     """A dispersion that is off by a fifth is seen, but for the smallest."""
     loadings = np.full((ROWS, 3), total / COMPONENTS.sum())
@@ -69,7 +69,7 @@ def test_counts_given_their_total_are_dirichlet_multinomial(total, s):
     assert np.all(drawn[:, 2] == 0)
     laws = [betabinom(total, a, whole - a) for a in concentrations]
     assert misfit(drawn, laws) > 1e-5
-    p = concentrations / whole  # the covariance of two cells is that of multinomial counts, times this factor
+    p = concentrations / whole  # the covariance of two entries is that of multinomial counts, times this factor
     factor = total * (total + whole) / (1 + whole)
     pair = np.argsort(p)[-2:]
     found, wanted = np.cov(drawn[:, pair].T)[0, 1], -factor * p[pair[0]] * p[pair[1]]

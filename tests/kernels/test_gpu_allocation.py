@@ -15,7 +15,7 @@ from suites import mostly_long
 
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.kernels.gpu import allocation
-from bayesnmf.kernels.gpu.allocation import expected_allocations, place_cells
+from bayesnmf.kernels.gpu.allocation import expected_allocations, place_entries
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 NASTY = nasty_counts()
@@ -32,9 +32,9 @@ def compiled(small):
 def allocations(X, U, V, device, dtype=np.float64, small=False):
     with jax.enable_x64(True):
         counts = as_counts(X, dtype=dtype)
-        cells = place_cells(counts.matrix, counts.transposed, U.shape[1], device)
+        entries = place_entries(counts.matrix, counts.transposed, U.shape[1], device)
         factors = jax.device_put((U.astype(dtype), V.astype(dtype)), device)
-        totals = compiled(small)(cells, *factors)
+        totals = compiled(small)(entries, *factors)
         assert totals.loadings.dtype == totals.components.dtype == dtype
         assert totals.loglik.dtype == np.float64
         return [np.asarray(each) for each in totals]
@@ -55,7 +55,7 @@ def naive(X, U, V):
             pytest.param(np.zeros((4, 3)), 2, True, np.float32, id="nothing"),
             pytest.param(heavy_tailed(60, 35), 4, False, np.float64, id="heavy tails"),
             pytest.param(np.ones((7, 300)), 1, True, np.float64, id="dense"),
-            pytest.param(np.array([[3.0]]), 5, False, np.float64, id="one cell"),
+            pytest.param(np.array([[3.0]]), 5, False, np.float64, id="one entry"),
             pytest.param(np.eye(23) * 0.25, 2, True, np.float64, id="diagonal fractions"),
         ],
         4,
@@ -92,7 +92,7 @@ def test_totals_are_kept_where_means_underflow(dtype, spread, device):
 
 @by_dtype
 def test_a_factor_of_zero_receives_nothing(dtype, device):
-    """A factor of 0 receives nothing, unless every component of the cell is 0."""
+    """A factor of 0 receives nothing, unless every component of the entry is 0."""
     tiny = np.finfo(dtype).tiny
     U, V = np.array([[tiny, 0], [0.5, 0], [1, 0], [1, 0]]), np.array([[1, tiny, 0], [1, 1, 1]])
     X = np.array([[4.0, 6.0, 0.0], [3.0, 0.0, 0.0], [0.0, 8.0, 0.0], [0.0, 0.0, 5.0]])
@@ -123,32 +123,32 @@ def test_the_same_bits_at_every_run(dtype, device, monkeypatch):
     st.lists(st.integers(0, 40), min_size=1, max_size=30), st.integers(1, 9), st.integers(1, 5),
     st.none() | st.tuples(st.integers(0, 9), st.integers(0, 90)),
 )  # fmt: skip
-def test_every_cell_is_in_one_segment_of_its_row(lengths, longest, chunk, spare):
+def test_every_entry_is_in_one_segment_of_its_row(lengths, longest, chunk, spare):
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     matrix = csr_array((np.arange(1.0, indptr[-1] + 1), np.zeros(indptr[-1], int), indptr), (len(lengths), 1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(allocation, "LONGEST", longest)
         patch.setattr(allocation, "CHUNK", chunk * longest)
-        cells = allocation.segments(matrix, 1)
+        entries = allocation.segments(matrix, 1)
         if spare is not None:  # with room for more, whatever the matrix, sizes are those of any matrix in this room
             room = allocation.Room(len(lengths) + spare[0], int(indptr[-1]) + spare[1])
-            cells = allocation.segments(matrix, 1, room)
+            entries = allocation.segments(matrix, 1, room)
             other = allocation.segments(csr_array((1, 1)), 1, room)
-            assert jax.tree.map(np.shape, cells) == jax.tree.map(np.shape, other)
-            assert jax.tree.structure(cells) == jax.tree.structure(other)
-            assert cells.rows == room.rows
+            assert jax.tree.map(np.shape, entries) == jax.tree.map(np.shape, other)
+            assert jax.tree.structure(entries) == jax.tree.structure(other)
+            assert entries.rows == room.rows
             lengths = [*lengths, *[0] * spare[0]]
-    owners, starts, ends = (np.ravel(each) for each in (cells.owners, cells.starts, cells.ends))
-    assert np.all(ends - starts <= cells.length)
-    assert cells.length <= longest
+    owners, starts, ends = (np.ravel(each) for each in (entries.owners, entries.starts, entries.ends))
+    assert np.all(ends - starts <= entries.length)
+    assert entries.length <= longest
     found = np.zeros((len(owners), int(indptr[-1])), int)
     for s, (first, last) in enumerate(zip(starts, ends, strict=True)):
         found[s, first:last] = 1
     np.testing.assert_array_equal(found.sum(axis=0), 1)
     np.testing.assert_array_equal(owners[found.argmax(axis=0)], np.repeat(np.arange(len(lengths)), lengths))
-    for first, last in cells.tree:  # summed up by levels, every cell ends in its row
+    for first, last in entries.tree:  # summed up by levels, every entry ends in its row
         found = np.array([found[a:b].sum(axis=0) for a, b in zip(first, last, strict=True)])
-    rows = found[: cells.rows]
+    rows = found[: entries.rows]
     np.testing.assert_array_equal(rows.sum(axis=1), lengths)
     np.testing.assert_array_equal(rows.sum(axis=0), 1)
 
@@ -160,8 +160,8 @@ def test_temporaries_do_not_grow_with_counts_times_rank(monkeypatch):
     X = np.random.default_rng(0).poisson(3.0, (n, m)).astype(float)
     with jax.enable_x64(True):
         counts = as_counts(X)
-        cells = place_cells(counts.matrix, counts.transposed, rank)
+        entries = place_entries(counts.matrix, counts.transposed, rank)
         U, V = jnp.ones((n, rank)), jnp.ones((rank, m))
-        planned = jax.jit(expected_allocations).lower(cells, U, V).compile().memory_analysis().temp_size_in_bytes
+        planned = jax.jit(expected_allocations).lower(entries, U, V).compile().memory_analysis().temp_size_in_bytes
     # 15 MB for every count and rank; sums of segments take up to 5 (n + m) K, twice where means underflow.
     assert planned < 8 * (10 * (n + m) * rank + 16 * 2**14) < 8 * np.count_nonzero(X) * rank / 2

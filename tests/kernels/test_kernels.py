@@ -16,7 +16,7 @@ from suites import mostly_long
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.kernels.cpu.allocation import expected_allocations, row_blocks
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
-from bayesnmf.kernels.cpu.likelihood import cell_rates, poisson_loglik
+from bayesnmf.kernels.cpu.likelihood import entry_rates, poisson_loglik
 from bayesnmf.kernels.cpu.sampling import add_multinomial, binomial, sampled_allocations
 
 # A sum of K·nnz products rounds to a few hundred units in the last place: 1e-12 in float64, 1e-4 in float32.
@@ -77,7 +77,7 @@ def test_any_memory_order_and_read_only_arrays():
     wanted = naive(X, U, V)
     for got, expected in zip(expected_allocations(matrix, *arrays), wanted, strict=True):
         np.testing.assert_allclose(got, expected, rtol=EXACT)
-    np.testing.assert_allclose(cell_rates(matrix, *arrays), (U @ V)[X.nonzero()], rtol=EXACT)
+    np.testing.assert_allclose(entry_rates(matrix, *arrays), (U @ V)[X.nonzero()], rtol=EXACT)
     assert sampled_allocations(matrix, *arrays, seed=1).loadings.sum() == X.sum()
     assert np.isfinite(poisson_loglik(matrix, *arrays, 0.0))
 
@@ -88,7 +88,7 @@ def test_stored_zeros_change_nothing_but_rounding(dtype):
     X = nasty_counts(size=(40, 13))
     U, V = factors(X.shape, 5, rng, dtype)
     full = csr_array(np.ones_like(X))
-    full.data = X.ravel().astype(dtype)  # every cell stored, zeros too
+    full.data = X.ravel().astype(dtype)  # every entry stored, zeros too
     one, dense = expected_allocations(csr(X, dtype), U, V, 1), expected_allocations(full, U, V, 1)
     tolerance = EXACT if dtype == np.float64 else SINGLE
     for got, wanted in zip(dense, one, strict=True):
@@ -145,7 +145,7 @@ def test_large_counts_at_tiny_means_do_not_overflow(dtype, exponent):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_factor_of_zero_receives_nothing(dtype):
-    """A factor of 0 receives nothing, unless every component of the cell is 0."""
+    """A factor of 0 receives nothing, unless every component of the entry is 0."""
     tiny = np.finfo(dtype).tiny
     U = np.array([[tiny, 0], [0.5, 0], [1, 0]], dtype)
     V = np.array([[1, tiny], [1, 1]], dtype)
@@ -239,7 +239,7 @@ def test_sampled_mean_and_variance_are_those_of_the_multinomial():
         assert np.all(np.abs(relative - 1) < 5 * np.sqrt(3.5 / draws))
 
 
-def test_a_cell_whose_mean_underflows_is_shared_by_logarithms():
+def test_an_entry_whose_mean_underflows_is_shared_by_logarithms():
     U, V = np.array([[1e-200, 3e-200]]), np.array([[1e-200], [1e-200]])
     totals = sampled_allocations(csr([[40_000]]), U, V, 0)
     # Binomial(40000, 1/4): mean 10,000, deviation 87.
@@ -339,9 +339,9 @@ def test_multinomial_has_binomial_margins_and_the_right_covariance(count, weight
 
 def test_multinomial_of_few_counts_has_the_right_joint_distribution():
     found = multinomials(2, [1.0, 2.0, 3.0], 60_000)
-    cells = [(2, 0, 0), (0, 2, 0), (0, 0, 2), (1, 1, 0), (1, 0, 1), (0, 1, 1)]
-    observed = [np.all(found == cell, axis=1).sum() for cell in cells]
-    expected = stats.multinomial.pmf(cells, 2, [1 / 6, 1 / 3, 1 / 2]) * len(found)
+    entries = [(2, 0, 0), (0, 2, 0), (0, 0, 2), (1, 1, 0), (1, 0, 1), (0, 1, 1)]
+    observed = [np.all(found == entry, axis=1).sum() for entry in entries]
+    expected = stats.multinomial.pmf(entries, 2, [1 / 6, 1 / 3, 1 / 2]) * len(found)
     assert stats.chisquare(observed, expected).pvalue > 1e-4
 
 

@@ -98,7 +98,7 @@ def test_rows_do_not_depend_on_threads_by_a_bit():
 
 
 @DTYPES
-def test_gathering_shares_out_underflowed_cells_too(dtype):
+def test_gathering_shares_out_underflowed_entries_too(dtype):
     """Every count arrives on both sides, whichever way, where some means are below the range of the dtype."""
     matrix, U, V = problem(30, 30, 5, dtype)
     tiny = np.finfo(dtype).tiny ** 0.6
@@ -146,7 +146,7 @@ def test_nothing_is_read_behind_the_last_nonzero():
 def test_dense_counts_are_shared_out_alike(dtype, sides):
     """By BLAS, in several blocks of rows, some counts 0; one side is what both give."""
     rng = np.random.default_rng(4)
-    X = rng.poisson(3.0, (40, dense.CELLS // 12)).astype(dtype)
+    X = rng.poisson(3.0, (40, dense.ENTRIES // 12)).astype(dtype)
     matrix = csr_array(X)
     assert is_dense(matrix)
     assert not is_dense(problem(20, 20, 2, dtype)[0])

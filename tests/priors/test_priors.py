@@ -28,7 +28,7 @@ TOTAL = np.array([[4.0, 1.0, 0.7], [0.0, 2.0, 9.0]])
 families = pytest.mark.parametrize("prior", [GAMMA, DIRICHLET, SCALED], ids=["gamma", "dirichlet", "scaled"])
 
 
-def log_cells(function, shape, rate):
+def log_entries(function, shape, rate):
     """E of a function of log x under Gamma(shape, rate), by quadrature on the log scale."""
     density = lambda t: np.exp(stats.gamma.logpdf(np.exp(t), shape, scale=1 / rate) + t)  # noqa: E731
     centre, width = np.log(shape / rate), 1 / min(shape, np.sqrt(shape))
@@ -37,10 +37,10 @@ def log_cells(function, shape, rate):
     return sum(integrate.quad(lambda t: function(t) * density(t), *ends, limit=200)[0] for ends in pieces)
 
 
-def over_cells(function, q):
+def over_entries(function, q):
     q = q.broadcast(SHAPE.shape)
     pairs = zip(q.shape.ravel(), q.rate.ravel(), strict=True)
-    return np.array([log_cells(function, a, b) for a, b in pairs]).reshape(SHAPE.shape)
+    return np.array([log_entries(function, a, b) for a, b in pairs]).reshape(SHAPE.shape)
 
 
 # --- densities --------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def test_moments_of_the_gamma_are_those_of_scipy():
     frozen = stats.gamma(SHAPE, scale=1 / RATE)
     np.testing.assert_allclose(GAMMA.mean(), frozen.mean(), rtol=1e-12)
     np.testing.assert_allclose(GAMMA.variance(), frozen.var(), rtol=1e-12)
-    np.testing.assert_allclose(GAMMA.expected_log(), over_cells(lambda t: t, GAMMA), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(GAMMA.expected_log(), over_entries(lambda t: t, GAMMA), rtol=1e-6, atol=1e-6)
 
 
 def test_moments_of_the_dirichlet_are_those_of_scipy():
@@ -138,7 +138,7 @@ def test_kl_of_gammas_is_the_integral(prior):
         def log_ratio(t, a=a, b=b, c=c, d=d):
             return stats.gamma.logpdf(np.exp(t), a, scale=1 / b) - stats.gamma.logpdf(np.exp(t), c, scale=1 / d)
 
-        total += log_cells(log_ratio, a, b)
+        total += log_entries(log_ratio, a, b)
     assert GAMMA.kl(prior) == pytest.approx(total, rel=1e-6)
     assert GAMMA.kl(prior) > 0
 

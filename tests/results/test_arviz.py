@@ -45,8 +45,8 @@ def fit(model, method):
 
 
 @cache
-def tree(model, method, cells=False):
-    return fit(model, method).to_datatree(log_likelihood=True, posterior_predictive=True, cells=cells)
+def tree(model, method, entries=False):
+    return fit(model, method).to_datatree(log_likelihood=True, posterior_predictive=True, entries=entries)
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,7 @@ def test_every_diagnostic_is_finite_and_names_every_entry(model, method, capsys)
     assert ("diverg" in said.lower() or "treedepth" in said.lower().replace(" ", "")) == (method == "nuts")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Estimated shape parameter of Pareto")  # few draws
-        flat, loo = (az.loo(tree(model, method, cells), pointwise=True) for cells in (True, False))
+        flat, loo = (az.loo(tree(model, method, entries), pointwise=True) for entries in (True, False))
     assert loo.pareto_k.dims == ("row", "feature")
     np.testing.assert_allclose(flat.elpd, loo.elpd, rtol=1e-12)
 
@@ -109,24 +109,24 @@ def test_every_plot_of_a_whole_tree_draws_something(name):
     assert drawn_on_figures()
 
 
-def test_plots_of_cells_need_cells():
-    """These two take one dimension of observations alone: the reason for `cells`."""
+def test_plots_of_entries_need_entries():
+    """These two take one dimension of observations alone: the reason for `entries`."""
     for plot, error in ((az.plot_ppc_rootogram, ValueError), (az.plot_ppc_pit, TypeError)):
         with pytest.raises(error):
             plot(tree("gamma_poisson", "gibbs"))
 
 
-def test_cells_keep_their_names():
-    by_cell, by_row = (tree("dirichlet_gamma", "gibbs", cells) for cells in (True, False))
+def test_entries_keep_their_names():
+    by_entry, by_row = (tree("dirichlet_gamma", "gibbs", entries) for entries in (True, False))
     for group in ("log_likelihood", "posterior_predictive", "observed_data"):
-        values = by_cell[group]["counts"]
-        assert values.dims[-1] == "cell"
+        values = by_entry[group]["counts"]
+        assert values.dims[-1] == "entry"
         i, j = values["row"].to_numpy(), values["feature"].to_numpy()
         np.testing.assert_array_equal(values, by_row[group]["counts"].to_numpy()[..., i, j])
-    assert by_cell["posterior"]["loadings"].dims == ("chain", "draw", "row", "component")
-    assert by_cell.attrs == by_row.attrs
-    with pytest.raises(TypeError, match="cells must be True or False"):
-        fit("dirichlet_gamma", "gibbs").to_datatree(cells=1)
+    assert by_entry["posterior"]["loadings"].dims == ("chain", "draw", "row", "component")
+    assert by_entry.attrs == by_row.attrs
+    with pytest.raises(TypeError, match="entries must be True or False"):
+        fit("dirichlet_gamma", "gibbs").to_datatree(entries=1)
 
 
 def as_if_by_nuts():
@@ -185,7 +185,7 @@ def test_trees_without_chains_draw_too(method):
     counts = fit("gamma_poisson", "gibbs").counts
     options = {"vi": VI, "map": MAP}[method](start="svd")
     fitted = bayesnmf.fit(counts, "gamma_poisson", 2, method, seed=0, options=options)
-    drawn = fitted.to_datatree(posterior_predictive=True, cells=True)
+    drawn = fitted.to_datatree(posterior_predictive=True, entries=True)
     az.plot_ppc_rootogram(drawn)
     assert drawn_on_figures()
     plt.close("all")

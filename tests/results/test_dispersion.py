@@ -19,7 +19,7 @@ def linear_noise(means, dispersion, rng):
     return rng.poisson(rng.gamma(means / dispersion, dispersion))
 
 
-def test_sums_are_those_of_single_cells_and_pools():
+def test_sums_are_those_of_single_entries_and_pools():
     rng = np.random.default_rng(0)
     loadings, components = rng.gamma(0.4, 1, (7, 2)), rng.gamma(0.3, 1, (2, 11))
     counts = rng.poisson(loadings @ components)
@@ -27,15 +27,15 @@ def test_sums_are_those_of_single_cells_and_pools():
     rows, columns = pearson_sums(bayesnmf.as_counts(counts).matrix, loadings, components, low)
     for found, x, mean in ((rows, counts, loadings @ components), (columns, counts.T, (loadings @ components).T)):
         for line, x_line, mean_line in zip(found, x, mean, strict=True):
-            cells, pool = [(a, b) for a, b in zip(x_line, mean_line, strict=True) if b >= low], np.zeros(2)
+            entries, pool = [(a, b) for a, b in zip(x_line, mean_line, strict=True) if b >= low], np.zeros(2)
             for a, b in zip(x_line, mean_line, strict=True):
                 if b < low:
                     pool += a, b
                     if pool[1] >= low:
-                        cells.append(tuple(pool))
+                        entries.append(tuple(pool))
                         pool[:] = 0
-            squares = np.array([(a - b) ** 2 / b for a, b in cells])
-            np.testing.assert_allclose(line, [squares.sum(), (squares**2).sum(), len(cells)])
+            squares = np.array([(a - b) ** 2 / b for a, b in entries])
+            np.testing.assert_allclose(line, [squares.sum(), (squares**2).sum(), len(entries)])
 
 
 def test_blocks_change_nothing(monkeypatch):
@@ -43,7 +43,7 @@ def test_blocks_change_nothing(monkeypatch):
     loadings, components = rng.gamma(0.4, 1, (50, 2)), rng.gamma(0.3, 1, (2, 11))
     matrix = bayesnmf.as_counts(rng.poisson(loadings @ components)).matrix
     whole = pearson_sums(matrix, loadings, components, 0.3)
-    monkeypatch.setattr("bayesnmf.kernels.cpu.pearson.CELLS", 40)
+    monkeypatch.setattr("bayesnmf.kernels.cpu.pearson.ENTRIES", 40)
     for one, two in zip(whole, pearson_sums(matrix, loadings, components, 0.3), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-12)
 
@@ -121,5 +121,5 @@ def test_empty_rows_and_columns_count_for_nothing():
 @quietly
 def test_a_dispersion_needs_degrees_of_freedom():
     fit = bayesnmf.fit([[3, 1, 2], [4, 0, 1]], rank=2, seed=0)
-    with pytest.raises(ValueError, match="a dispersion needs more cells than parameters"):
+    with pytest.raises(ValueError, match="a dispersion needs more entries than parameters"):
         fit.dispersion()

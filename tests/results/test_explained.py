@@ -42,11 +42,11 @@ def quietly_explained(fit):
         return fit.explained()
 
 
-@pytest.mark.parametrize("cells", ["all", "some missing"])
-def test_sums_are_those_of_all_cells(cells):
+@pytest.mark.parametrize("entries", ["all", "some missing"])
+def test_sums_are_those_of_all_entries(entries):
     rng = np.random.default_rng(3)
     X, loadings, components = rng.poisson(2, (6, 9)), rng.gamma(1, 1, (6, 2)), rng.gamma(1, 1, (2, 9))
-    weights, seen = rng.uniform(0.1, 1, 9), np.ones((6, 9), bool) if cells == "all" else rng.random((6, 9)) < 0.7
+    weights, seen = rng.uniform(0.1, 1, 9), np.ones((6, 9), bool) if entries == "all" else rng.random((6, 9)) < 0.7
     seen[:, 0] = True
     counts = bayesnmf.fit(X, rank=1, seed=0, observed=seen, options=plain_vi(max_iter=1, threads=1, tol=0)).counts
     means = loadings @ components

@@ -47,9 +47,9 @@ def test_poisson_draws_of_means_beyond_log_factorials():
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["Poisson", "given totals"])
-@pytest.mark.parametrize("scale", [0.4, 40.0], ids=["count by count", "cell by cell"])
-def test_cells_have_their_joint_distribution(given, scale):
-    """A matrix of one row: its feature totals are its cells."""
+@pytest.mark.parametrize("scale", [0.4, 40.0], ids=["count by count", "entry by entry"])
+def test_entries_have_their_joint_distribution(given, scale):
+    """A matrix of one row: its feature totals are its entries."""
     loadings = LOADINGS[:1] * scale / (LOADINGS[0] @ COMPONENTS.sum(axis=1))
     total = 5 if scale < 1 else 90
     means = (loadings @ COMPONENTS)[0] * (total / scale if given else 10)
@@ -74,7 +74,7 @@ def test_cells_have_their_joint_distribution(given, scale):
 
 @pytest.mark.parametrize("given", [False, True], ids=["Poisson", "given totals"])
 def test_drawn_counts_have_the_statistics_of_the_same_seed(given):
-    """Some rows are drawn count by count, others cell by cell; one has no counts."""
+    """Some rows are drawn count by count, others entry by entry; one has no counts."""
     loadings = np.vstack([LOADINGS * 0.05, LOADINGS * 5, np.zeros((1, 3))])
     totals = np.array([*range(10), 0.0]) if given else None
     found = replicated_statistics(loadings, COMPONENTS, totals, 30, 7)
@@ -92,7 +92,7 @@ def test_drawn_counts_have_the_statistics_of_the_same_seed(given):
 
 
 def test_statistics_are_those_of_one_matrix():
-    """What is summed by rows, by features and by cells agrees, drawn either way."""
+    """What is summed by rows, by features and by entries agrees, drawn either way."""
     loadings = np.vstack([LOADINGS * 0.05, LOADINGS * 5])
     found = replicated_statistics(loadings, COMPONENTS, None, 10_000, 1)
     values = np.arange(len(found.histogram))
@@ -104,9 +104,9 @@ def test_statistics_are_those_of_one_matrix():
     np.testing.assert_allclose(found.misfits.rows.sum(), found.misfits.features.sum(), rtol=1e-12)
     low = replicated_statistics(loadings, COMPONENTS, None, 3, 1)
     np.testing.assert_array_equal(low.histogram, found.histogram[:3])
-    one = replicated_statistics(loadings[-1:], COMPONENTS, None, 3, 1)  # one row, whose cells are its feature totals
-    cells = (np.sqrt(one.feature_totals) - np.sqrt(loadings[-1] @ COMPONENTS)) ** 2
-    np.testing.assert_allclose(one.misfits.features, cells, rtol=1e-10, atol=1e-12)
+    one = replicated_statistics(loadings[-1:], COMPONENTS, None, 3, 1)  # one row, whose entries are its feature totals
+    entries = (np.sqrt(one.feature_totals) - np.sqrt(loadings[-1] @ COMPONENTS)) ** 2
+    np.testing.assert_allclose(one.misfits.features, entries, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("given", [False, True])
@@ -138,7 +138,7 @@ def test_rows_and_components_without_rates():
 def test_misfits_of_sparse_counts_are_those_of_dense_ones():
     rng = np.random.default_rng(1)
     counts, loadings, components = rng.poisson(0.7, (8, 6)), rng.gamma(1, 1, (8, 3)), rng.gamma(1, 1, (3, 6))
-    cells = (np.sqrt(counts) - np.sqrt(loadings @ components)) ** 2
+    entries = (np.sqrt(counts) - np.sqrt(loadings @ components)) ** 2
     rows, features = misfits(csr_array(counts.astype(float)), loadings, components)
-    np.testing.assert_allclose(rows, cells.sum(axis=1), rtol=1e-12)
-    np.testing.assert_allclose(features, cells.sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(rows, entries.sum(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(features, entries.sum(axis=0), rtol=1e-12)

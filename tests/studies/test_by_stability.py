@@ -117,8 +117,8 @@ def test_noise_has_no_stable_components(level, sharpness):
 
 
 @pytest.mark.parametrize("seed", mostly_long(range(3)))
-def test_noise_of_cells_is_no_stable_component(seed):
-    """Thinned counts prefer more components, as both parts of a cell share its excess. (Of seed 3, none is.)"""
+def test_noise_of_entries_is_no_stable_component(seed):
+    """Thinned counts prefer more components, as both parts of an entry share its excess. (Of seed 3, none is.)"""
     rng = np.random.default_rng([7, seed])
     means = rng.gamma(0.7, 140, (40, 3)) @ rng.dirichlet(np.full(20, 0.4), 3)
     noisy = rng.poisson(means * rng.gamma(5.0, 0.2, means.shape))

@@ -110,9 +110,9 @@ def test_wrong_posteriors_are_caught_and_named(spread, shift, words):
 def test_coverage_counts_central_ranks():
     result = of_ranks(np.arange(100)[:, None])  # every rank once
     for level in (0.1, 0.5, 0.9):
-        assert result.coverage(level)["first_cell"] == pytest.approx(level, abs=0.02)
-    assert of_ranks(np.full((50, 1), 99)).coverage(0.9)["first_cell"] == 0
-    assert result.table().loc["first_cell", "outer"] == pytest.approx(0.2, abs=0.02)
+        assert result.coverage(level)["first_entry"] == pytest.approx(level, abs=0.02)
+    assert of_ranks(np.full((50, 1), 99)).coverage(0.9)["first_entry"] == 0
+    assert result.table().loc["first_entry", "outer"] == pytest.approx(0.2, abs=0.02)
 
 
 def test_effective_sizes_are_few_where_draws_depend_on_those_before():

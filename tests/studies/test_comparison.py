@@ -46,7 +46,7 @@ UNFINISHED = {
 }
 SHORT = {"gibbs": {"chains": 1, "warmup": 20, "draws": 10}, "nuts": {"chains": 1, "warmup": 10, "draws": 10},
          "svi": {"max_iter": 100}}  # fmt: skip
-ALWAYS = {"seconds", "loglik", "heldout_thinned", "heldout_withheld", "floored_cells", "coverage90", "cosine",
+ALWAYS = {"seconds", "loglik", "heldout_thinned", "heldout_withheld", "floored_entries", "coverage90", "cosine",
           "cosine_min", "loadings_corr", "cosine_other_start"}  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def test_every_measure_is_there_and_finite(compared, model):
         present = set(table.columns[np.isfinite(table.loc[method].to_numpy(float))])
         assert present == wanted[method]
     assert table["seconds"].min() > 0
-    assert table["coverage90"].between(0.8, 1).all()  # 324 cells: 0.9 within 6 standard errors
+    assert table["coverage90"].between(0.8, 1).all()  # 324 entries: 0.9 within 6 standard errors
     assert (table["heldout_thinned"] < -np.log(6) + 0.1).all()  # no better than knowing the component
     assert (table["heldout_thinned"] > -np.log(12)).all()  # better than knowing nothing
 
@@ -172,7 +172,7 @@ def test_scores_are_those_of_the_fits_on_what_was_set_aside(compared, model):
         # Sums over components in another order round otherwise, and q draws in the order of the components.
         assert row["heldout_thinned"] == pytest.approx(thinned.per_count, rel=1e-9)
         assert row["heldout_withheld"] == pytest.approx(withheld.per_count, rel=1e-9)
-        assert row["floored_cells"] == thinned.floored + withheld.floored
+        assert row["floored_entries"] == thinned.floored + withheld.floored
         assert row["coverage90"] == pytest.approx(pit_coverage(fitted, split.thinned, 100, 1))
 
 

@@ -1,4 +1,4 @@
-"""Studies of many fits with covariates: modes, and ranks by held-out cells."""
+"""Studies of many fits with covariates: modes, and ranks by held-out entries."""
 
 import numpy as np
 import pandas as pd

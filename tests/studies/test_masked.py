@@ -1,4 +1,4 @@
-"""Ranks by cells that are held out as missing."""
+"""Ranks by entries that are held out as missing."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_masks_are_folds_that_do_not_look_at_counts():
     assert len(make_masks(one, 0, 0)) == masks.MANY
 
 
-def test_groups_of_large_matrices_hold_out_no_more_cells_than_counts(monkeypatch):
+def test_groups_of_large_matrices_hold_out_no_more_entries_than_counts(monkeypatch):
     monkeypatch.setattr(masks, "SMALL", 100)
     counts = bayesnmf.as_counts(np.minimum(sample(n=60, m=90), 1) * (np.random.default_rng(0).random((60, 90)) < 0.05))
     found = make_masks(counts, 3, 0)
@@ -47,21 +47,21 @@ def test_groups_of_large_matrices_hold_out_no_more_cells_than_counts(monkeypatch
     assert len(make_masks(counts, 0, 0)) == masks.FEW
 
 
-def test_groups_are_the_same_cells_one_by_one():
+def test_groups_are_the_same_entries_one_by_one():
     rng = np.random.default_rng(0)
     groups = GroupMask.of_groups(rng.permutation(30) % 4, rng.permutation(20) % 4, 4)
-    cells = groups.as_cells
-    assert type(cells) is Mask
-    assert groups.number == cells.number
+    entries = groups.as_entries
+    assert type(entries) is Mask
+    assert groups.number == entries.number
     for factor, name in ((rng.random((20, 2)), "sums_by_row"), (rng.random((30, 2)), "sums_by_feature")):
-        np.testing.assert_allclose(getattr(groups, name)(factor), getattr(cells, name)(factor))
+        np.testing.assert_allclose(getattr(groups, name)(factor), getattr(entries, name)(factor))
     counts = bayesnmf.as_counts(sample())
-    for one, two in ((groups, cells), (groups.rows(slice(3, 9)), cells.rows(slice(3, 9))),
-                     (groups.features([4, 1, 2]), cells.features([4, 1, 2]))):  # fmt: skip
+    for one, two in ((groups, entries), (groups.rows(slice(3, 9)), entries.rows(slice(3, 9))),
+                     (groups.features([4, 1, 2]), entries.features([4, 1, 2]))):  # fmt: skip
         np.testing.assert_array_equal(one.hidden(slice(None)), two.hidden(slice(None)))
     fits = [
         bayesnmf.fit(counts.with_mask(mask), rank=2, seed=0, options=VI(tol=0, max_iter=20, threads=1))
-        for mask in (groups, cells)
+        for mask in (groups, entries)
     ]
     np.testing.assert_allclose(fits[0].loadings, fits[1].loadings, rtol=1e-6)
     assert groups.seen_rows.all()
@@ -70,7 +70,7 @@ def test_groups_are_the_same_cells_one_by_one():
 
 @quietly
 @pytest.mark.parametrize("grouped", [False, True])
-def test_scores_are_those_of_the_held_out_cells(grouped, monkeypatch):
+def test_scores_are_those_of_the_held_out_entries(grouped, monkeypatch):
     if grouped:
         monkeypatch.setattr(masks, "SMALL", 1)
     counts = sample()
@@ -81,7 +81,7 @@ def test_scores_are_those_of_the_held_out_cells(grouped, monkeypatch):
     means = fit.expected_loadings @ fit.components
     np.testing.assert_allclose(found.logs, (poisson.logpmf(counts, means) * hidden).sum(axis=1))
     np.testing.assert_array_equal(found.counted, (counts * hidden).sum(axis=1))
-    cells = []
+    entries = []
     for rows, features, _, _ in tiles(mask, study.counts):
         for i in rows:
             pool = np.zeros(2)
@@ -89,25 +89,25 @@ def test_scores_are_those_of_the_held_out_cells(grouped, monkeypatch):
                 pair = np.array([counts[i, j], means[i, j]])
                 pool = pool if means[i, j] >= 0.1 else pool + pair
                 if means[i, j] >= 0.1:
-                    cells.append(pair)
+                    entries.append(pair)
                 elif pool[1] >= 0.1:
-                    cells.append(pool)
+                    entries.append(pool)
                     pool = np.zeros(2)
-    squares = sum((x - mean) ** 2 / mean for x, mean in cells)
-    assert (found.squares, found.cells) == (pytest.approx(squares), len(cells))
+    squares = sum((x - mean) ** 2 / mean for x, mean in entries)
+    assert (found.squares, found.entries) == (pytest.approx(squares), len(entries))
 
 
 @quietly
 @pytest.mark.parametrize("noise", [0.0, 0.2])
-def test_the_rank_is_found_whether_or_not_cells_vary_more(noise):
-    """Where thinned counts run to the largest rank, as cells vary by 45 % in addition."""
+def test_the_rank_is_found_whether_or_not_entries_vary_more(noise):
+    """Where thinned counts run to the largest rank, as entries vary by 45 % in addition."""
     found = bayesnmf.select(sample(noise), ranks=(2, 3, 5), criterion="masked", check=False, seed=0, options=QUICK)
     assert found.best.rank == 3
     assert found.one_standard_error.rank in (2, 3)
     ratio = found.table.loc[found.best, "chi_squared"]
     assert (ratio < 2) if noise == 0 else (ratio > 2.5)
     assert "χ²" in repr(found)
-    assert "5 masks of cells" in repr(found)
+    assert "5 masks of entries" in repr(found)
 
 
 @quietly
@@ -120,7 +120,7 @@ def test_settings_of_other_criteria_are_refused():
         bayesnmf.select(sample(), ranks=2, criterion="masked", splits=11)
     with pytest.raises(ValueError, match="needs at least two rows"):
         bayesnmf.select([[3, 4, 5]], ranks=1, criterion="masked")
-    with pytest.raises(ValueError, match="missing cells cannot be allocated count by count"):
+    with pytest.raises(ValueError, match="missing entries cannot be allocated count by count"):
         bayesnmf.select(sample(), "dirichlet_gamma", ranks=2, criterion="masked", method="bld")
 
 

@@ -79,7 +79,7 @@ def test_chosen_rows(blocks, rows):
     ),
 )
 def test_other_criteria_are_those_in_memory(blocks, monkeypatch, given, small):
-    """Masked cells by default: single ones, and groups, of which every block has a part; and halves of the rows."""
+    """Masked entries by default: single ones, and groups, of which every block has a part; and halves of the rows."""
     monkeypatch.setattr(masks, "SMALL", small)
     given = {"ranks": [2, 3], "options": VI(algorithm="coordinate", start="svd", max_iter=2), "check": False, **given}
     one, two = (bayesnmf.select(counts, **given) for counts in (blocks, X))

@@ -25,7 +25,7 @@ from bayesnmf.theorems.study import FALSE_ALARM, Study, permitted_errors
 from bayesnmf.theorems.table import Claim, Equivalences, Worst
 
 NASTY = nasty_counts()
-FEW = Effort(draws=10, svi_steps=300, particles=125, cells=400)
+FEW = Effort(draws=10, svi_steps=300, particles=125, entries=400)
 MANY = replace(FEW, draws=2000)  # as many as tell the bounds of two programs apart
 # Those that compile no program.
 COMPILED = (programs.bounds_of_programs, optima.stochastic_gradients)
@@ -192,7 +192,7 @@ def test_every_statement_holds_on_digits():
 
 
 def test_a_cut_says_what_it_left_out():
-    study = study_of(digits().rows(slice(60)), effort=Effort(cells=500))
+    study = study_of(digits().rows(slice(60)), effort=Effort(entries=500))
     rows, features, note = study.part
     small, said = study.small
     assert small.nnz <= 500
@@ -205,7 +205,7 @@ def test_a_cut_says_what_it_left_out():
 
 @pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_gamma"])
 def test_a_cut_fit_is_its_own_q_of_what_is_left(model):
-    study = study_of(digits().rows(slice(60)), effort=Effort(cells=500))
+    study = study_of(digits().rows(slice(60)), effort=Effort(entries=500))
     whole = study.fit(study.counts, model, "vi", bayesnmf.VI(max_iter=5, tol=0))
     cut = study.part.restrict_fit(whole)
     rows, features, _ = study.part
@@ -218,7 +218,7 @@ def test_a_cut_fit_is_its_own_q_of_what_is_left(model):
 
 
 def test_one_row_is_kept_however_long():
-    assert len(study_of(NASTY, effort=Effort(cells=1)).part.rows) == 1
+    assert len(study_of(NASTY, effort=Effort(entries=1)).part.rows) == 1
 
 
 ODD = {"one count": [[0, 0, 1], [0, 0, 0]], "one row": [[5.0, 1.0]], "one feature": [[3], [0], [4]]}
@@ -275,7 +275,9 @@ def test_tiny_counts_have_the_exact_evidence():
 
 def test_one_component_has_one_allocation_however_many_counts():
     """The evidence is exact then, and of the same rows as the bounds that it is held against."""
-    rows = rows_of([evidence.evidence], digits().rows(slice(60)), rank=1, effort=replace(FEW, cells=500, particles=10))
+    rows = rows_of(
+        [evidence.evidence], digits().rows(slice(60)), rank=1, effort=replace(FEW, entries=500, particles=10)
+    )
     assert not failing(rows)
     assert all(row.holds and row.note.startswith("on ") for row in rows)
     (few,) = (row for row in rows_of([evidence.evidence], 10**6 * np.eye(3), rank=1) if row.holds is None)
@@ -616,8 +618,8 @@ def test_efforts_that_make_no_sense_are_refused():
         bayesnmf.equivalences(NASTY, 2, effort=3)
     with pytest.raises(ValueError, match="draws must be at least 2"):
         Effort(draws=1)
-    with pytest.raises(ValueError, match="cells must be at least 1"):
-        Effort(cells=0)
+    with pytest.raises(ValueError, match="entries must be at least 1"):
+        Effort(entries=0)
     with pytest.raises(ValueError, match=r"svi_models must be one of .*found 'lda'"):
         Effort(svi_models=("lda",))
     assert Effort(svi_models=()).svi_models == ()

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from bayesnmf.models.cells import Triplets, as_triplets
+from bayesnmf.models.entries import Triplets, as_triplets
 from bayesnmf.models.likelihood import PoissonProduct, as_observation
 from scipy import sparse, stats
 
@@ -77,7 +77,7 @@ def test_zero_rates_under_zero_counts_are_harmless(problem, form):
     value, gradient = jax.jit(jax.value_and_grad(log_prob, (0, 1)))(loadings, components)
     np.testing.assert_allclose(value, reference(loadings, components, counts), rtol=1e-12)
     assert all(np.isfinite(side).all() for side in gradient)
-    # at an empty cell only the total rate has a gradient
+    # at an empty entry only the total rate has a gradient
     np.testing.assert_allclose(gradient[0][2], -components.sum(1))
 
 
@@ -91,19 +91,19 @@ def test_a_count_where_the_rate_is_zero_is_impossible(problem, form):
 def test_fractions_are_tolerated(problem):
     counts, loadings, components = problem
     dense = PoissonProduct(loadings, components).log_prob(counts / 4)
-    cells = PoissonProduct(loadings, components).log_prob(as_triplets(counts / 4))
-    np.testing.assert_allclose(dense, cells, rtol=1e-12)
+    entries = PoissonProduct(loadings, components).log_prob(as_triplets(counts / 4))
+    np.testing.assert_allclose(dense, entries, rtol=1e-12)
     assert np.isfinite(dense)
 
 
-def test_repeated_and_stored_zero_cells():
+def test_repeated_and_stored_zero_entries():
     counts = sparse.csr_array(([2, 3, 0, 4], [1, 1, 0, 1], [0, 2, 4]), shape=(2, 2))
-    cells = as_triplets(counts)
+    entries = as_triplets(counts)
     assert counts.nnz == 4, "the caller's matrix is left alone"
-    assert [part.tolist() for part in cells] == [[0, 1], [1, 1], [5, 4]]
+    assert [part.tolist() for part in entries] == [[0, 1], [1, 1], [5, 4]]
     factors = jnp.ones((2, 1)), jnp.ones((1, 2))
-    padded = Triplets(*(jnp.append(part, 0) for part in cells))
-    np.testing.assert_allclose(*(PoissonProduct(*factors).log_prob(x) for x in (cells, padded)))
+    padded = Triplets(*(jnp.append(part, 0) for part in entries))
+    np.testing.assert_allclose(*(PoissonProduct(*factors).log_prob(x) for x in (entries, padded)))
 
 
 @pytest.mark.parametrize("form", ["dense", "triplets"])
@@ -120,11 +120,11 @@ def test_batches_of_factors_have_their_own_densities_and_draws(problem, form):
 
 def test_passes_through_jit_and_vmap(problem):
     counts, loadings, components = problem
-    cells = as_triplets(counts)
+    entries = as_triplets(counts)
     one = PoissonProduct(loadings, components, totals=np.arange(N))
     expected = one.log_prob(counts)
-    np.testing.assert_allclose(jax.jit(lambda d, x: d.log_prob(x))(one, cells), expected, rtol=1e-12)
-    twice = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), (one, cells))
+    np.testing.assert_allclose(jax.jit(lambda d, x: d.log_prob(x))(one, entries), expected, rtol=1e-12)
+    twice = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), (one, entries))
     np.testing.assert_allclose(jax.vmap(lambda d, x: d.log_prob(x))(*twice), [expected] * 2, rtol=1e-12)
     draws = drawn(one, jax.random.key(0), (DRAWS,))
     np.testing.assert_array_equal(draws.sum(2), np.tile(np.arange(N), (DRAWS, 1)))

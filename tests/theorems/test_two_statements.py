@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from bayesnmf.models.cells import as_observation
+from bayesnmf.models.entries import as_observation
 from numpyro.infer import TraceMeanField_ELBO
 from numpyro.infer.util import log_density
 from plain import plain_vi
@@ -162,7 +162,7 @@ def compiled_bounds(model, traced, fixed, batches=20, particles=100):
     Returns estimates of NumPyro's augmented and marginal bounds, (batches, 2).
     """
     module = load_program(model)
-    cells = as_observation(as_counts(plain_counts(seed=2)).matrix)
+    entries = as_observation(as_counts(plain_counts(seed=2)).matrix)
     pairs = ((module.augmented, module.augmented_guide), (module.program, module.guide))
     elbo = TraceMeanField_ELBO(particles)
     concrete = dict(fixed)
@@ -173,7 +173,7 @@ def compiled_bounds(model, traced, fixed, batches=20, particles=100):
         arguments |= {side: FLAT if value == "flat" else value for side, value in concrete.items()}
 
         def one(key):
-            return jnp.stack([-elbo.loss(key, parameters, *pair, cells, **arguments) for pair in pairs])
+            return jnp.stack([-elbo.loss(key, parameters, *pair, entries, **arguments) for pair in pairs])
 
         return jax.lax.map(one, jax.random.split(jax.random.key(0), batches))
 

@@ -31,7 +31,7 @@ class BlockedCounts(Counts):
     Attributes
     ----------
     filling : Filling or None
-        What takes the place of cells that were missing.
+        What takes the place of entries that were missing.
     """
 
     matrix: Any
@@ -88,7 +88,7 @@ class BlockedCounts(Counts):
 
     @cached_property
     def totals(self) -> Any:
-        """What knows the totals of the counts: the store, or sums over a pass where cells are missing or filled."""
+        """What knows the totals of the counts: the store, or sums over a pass where entries are missing or filled."""
         return self.store if self._as_stored else ObservedTotals.of(self.stored_blocks(), self.shape[1])
 
     @property
@@ -142,17 +142,17 @@ class BlockedCounts(Counts):
         return self._with(row_names=names[0], feature_names=names[1])
 
     def _with(self, **changes: Any) -> BlockedCounts:
-        """Return the same cells with other attributes, and with what takes a pass to know."""
+        """Return the same entries with other attributes, and with what takes a pass to know."""
         found = replace(self, **changes)
         vars(found).update(self._known())
         return found
 
     def _known(self) -> dict[str, Any]:
-        """Return the bounds of blocks, and the totals of observed cells, which not every task need find out."""
+        """Return the bounds of blocks, and the totals of observed entries, which not every task need find out."""
         return {"bounds": self.bounds, **({} if self._as_stored else {"totals": self.totals})}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state with the bounds of blocks and the totals of observed cells, but no other cached values."""
+        """Return the state with the bounds of blocks and the totals of observed entries, but no other cached values."""
         return {**super().__getstate__(), **self._known()}
 
     def as_type(self, dtype: Any) -> BlockedCounts:
@@ -164,11 +164,11 @@ class BlockedCounts(Counts):
         return self._with(matrix=replace(self.matrix, factor=self.matrix.factor * factor))
 
     def with_mask(self, mask: Mask | None) -> BlockedCounts:
-        """Return the counts with these cells missing, and no others."""
+        """Return the counts with these entries missing, and no others."""
         return self if mask is None and self.mask is None else replace(self, mask=mask)
 
     def completed(self, means: tuple[Array, Array] | None) -> BlockedCounts:
-        """Return the counts with means of rank one, or zeros, in place of missing cells, in every block."""
+        """Return the counts with means of rank one, or zeros, in place of missing entries, in every block."""
         if self.mask is None:
             return self
         in_store = None if means is None else (means[0] / self.matrix.factor, means[1])
@@ -231,7 +231,7 @@ class BlockedCounts(Counts):
         return self._counts(self.stored(slice(first, last), buffers), slice(first, last))
 
     def stored(self, rows: slice, buffers: Buffers | None = None) -> csr_array:
-        """Return the counts of some rows as the store has them, without those of missing cells.
+        """Return the counts of some rows as the store has them, without those of missing entries.
 
         With `buffers`, the next call with them overwrites these rows.
         """
@@ -248,7 +248,7 @@ class BlockedCounts(Counts):
         return kind if self.filling is None else np.dtype(np.float64)
 
     def _seen(self, matrix: csr_array, rows: Any) -> csr_array:
-        """Return the counts of some rows without those of missing cells, or with what stands there."""
+        """Return the counts of some rows without those of missing entries, or with what stands there."""
         if self.filling is not None:
             return self.filling.apply(matrix, rows)
         return matrix if self.mask is None or not matrix.nnz else self.mask.rows(rows).apply(matrix)

@@ -1,4 +1,4 @@
-"""Counts on disk of which cells are missing: their totals, after one pass over them, and what stands in their place."""
+"""Counts on disk with missing entries: their totals, after one pass over them, and what stands in their place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bayesnmf.types import Array
 
 @dataclass(frozen=True)
 class ObservedTotals:
-    """Totals of observed cells, as a `Store` has those of all cells.
+    """Totals of observed entries, as a `Store` has those of all entries.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class ObservedTotals:
 
 @dataclass(frozen=True, eq=False)
 class Filling:
-    """What takes the place of missing cells in every block.
+    """What takes the place of missing entries in every block.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Filling:
     means: tuple[Array, Array] | None
 
     def apply(self, matrix: csr_array, rows: Any) -> csr_array:
-        """Return the counts of some rows with their missing cells filled, in float64."""
+        """Return the counts of some rows with their missing entries filled, in float64."""
         mask, seen = self.mask.rows(rows), matrix.astype(np.float64)
         seen = mask.apply(seen) if seen.nnz else seen
         return seen if self.means is None else mask.filled(seen, self.means[0][rows], self.means[1])

@@ -126,11 +126,11 @@ def open_several(
         `weights`, as for `bayesnmf.data.joining.joined`.
     """
     found, matrices = {}, matrices_of(x)
-    cells = {each: of_each_matrix(given.get(each), each, matrices) for each in ("observed", "missing")}
+    entries = {each: of_each_matrix(given.get(each), each, matrices) for each in ("observed", "missing")}
     for name, each in matrices.items():
-        one, own = without_missing(each, cells["missing"].get(name))
+        one, own = without_missing(each, entries["missing"].get(name))
         data = open_counts(one, dtype, layer, feature_labels, told)
-        found[name] = with_missing(data, own, *(cells[side].get(name) for side in ("observed", "missing")))
+        found[name] = with_missing(data, own, *(entries[side].get(name) for side in ("observed", "missing")))
     return joined(found, given.get("weights"))
 
 

@@ -4,8 +4,8 @@ The optimal allocations are a function of the other parameters, so the elbo is a
 needs one allocation step. SciPy's L-BFGS maximises it over the logarithms of the parameters, and of dispersions that
 are learned. Path 2, coordinate ascent ([P] 34-36), has the same optima.
 
-Rates of cells and clusters of counts are optimal at every point, as allocations are, so the gradient is that with rates
-held, and with expected clusters in place of counts.
+Rates of entries and clusters of counts are optimal at every point, as allocations are, so the gradient is that with
+rates held, and with expected clusters in place of counts.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ q(components) move by a fraction ρ towards the values that they would have if a
 λ is the prior plus n times a running mean of the totals per row, so `RunningComponents` stores this mean. Rates of
 Gammas follow in the same way from a running mean of exposures. Components without a prior are the mode at the running
 totals (stochastic EM). Allocation step, updates and objective are those of coordinate ascent. Exposures of Gamma
-components are those of the observed cells of a batch; those on the simplex would receive counts of missing cells, while
-the loadings of a batch do not, so the two would raise different bounds.
+components are those of the observed entries of a batch; those on the simplex would receive counts of missing entries,
+while the loadings of a batch do not, so the two would raise different bounds.
 """
 
 from __future__ import annotations

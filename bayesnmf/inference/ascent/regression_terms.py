@@ -3,9 +3,9 @@
 Dirichlet sides are fitted without the constraint and then normalised ([C] lemma 1, cor. 2): if the prior of the
 loadings is flat, the scale of a component may move between the sides. A rate τ shared by all loadings of a row only
 divides them by r + τ, with the exposure r of the row ([GP] lemma 6.1), so these loadings are fitted with a flat prior
-and divided at the end. In between, both sides are times their exposures, and rates are divided by them. Where cells are
-missing, each line has the exposure of its observed cells, and both sides must be Gamma: totals of rows would be those
-of the observed cells.
+and divided at the end. In between, both sides are times their exposures, and rates are divided by them. Where entries
+are missing, each line has the exposure of its observed entries, and both sides must be Gamma: totals of rows would be
+those of the observed entries.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bayesnmf.types import Array
 
 
 def exposure_of_observed(problem: Problem, side: str, other: Array) -> Array | None:
-    """Return sums of the other factor over the observed cells of each line of a side; None if none are missing."""
+    """Return sums of the other factor over the observed entries of each line of a side; None if none are missing."""
     mask = problem.counts.mask
     if mask is None:
         return None

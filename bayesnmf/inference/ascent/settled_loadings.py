@@ -103,7 +103,7 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
 
 
 def _with_totals(problem: Problem, state: State, totals: Array, *, reuse: bool = False) -> State:
-    """Return the state with updated loadings, given their totals with what they receive for missing cells."""
+    """Return the state with updated loadings, given their totals with what they receive for missing entries."""
     given = problem.loadings_prior, totals, exposure_of_loadings(problem, state.components), state.loadings
     return state._replace(loadings=problem.loadings_summary.carry(*given, reuse=reuse))
 
@@ -113,8 +113,8 @@ def _totals_by_updates(
 ) -> tuple[Problem, Array, Array]:
     """Return what `settled_totals` does, by updates of all rows where there is no compiled loop.
 
-    What a row receives for missing cells is in its totals, so that a row which has settled stays as it is while others
-    move. The problem is returned with the rates that cells have at the end, if they have any.
+    What a row receives for missing entries is in its totals, so that a row which has settled stays as it is while
+    others move. The problem is returned with the rates that entries have at the end, if they have any.
     """
     means, _ = separate_scale(state.loadings.value)
     problem = with_rates_at(problem, state, threads)
@@ -205,7 +205,7 @@ def with_settled_loadings(ascent: Ascent) -> Ascent:
 def _resettled(here: Iterate) -> State:
     """Return the state with loadings settled from equal ones, then an update of the components, in one pass.
 
-    Where cells are missing, both raise the bound of the problem, whose components are not fixed.
+    Where entries are missing, both raise the bound of the problem, whose components are not fixed.
     """
     problem = here.problem
 

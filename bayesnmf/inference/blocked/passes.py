@@ -153,7 +153,7 @@ def allocate_blocks(problem: Problem, state: State, sides: Sides) -> Totals:
         off = _imbalance_of(part, here, given_totals(part, here, "loadings", totals.loadings))
         return update_loadings(part, here, totals.loadings, reuse=True).loadings, totals, off
 
-    tallies = None if sides == "loadings" and problem.cells is None else sides
+    tallies = None if sides == "loadings" and problem.entries is None else sides
     kind = Pass(writes=sides != "components", plus=max, tallies=tallies)
     found, loadings = pass_over_rows(problem, state, update, kind)
     received = np.empty((len(state.components.geometric), 0)) if found.components is None else totals_of(problem, found)

@@ -115,10 +115,10 @@ class RowTask:
     def _empty_tally(self, blocks: Sequence[int]) -> Any:
         if self.components is None or self.kind.tallies is None:
             return None
-        components, cells = self.components.geometric, self.problem.cells
-        if cells is None:
+        components, entries = self.components.geometric, self.problem.entries
+        if entries is None:
             return ComponentTotals(components)
-        return cells.tally(components, self.kind.tallies, blocks[0] // len(blocks))
+        return entries.tally(components, self.kind.tallies, blocks[0] // len(blocks))
 
     def _run_block(self, number: int, tally: Any, buffers: Buffers) -> Found:
         whole: Any = self.problem.counts

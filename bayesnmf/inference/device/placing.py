@@ -22,11 +22,11 @@ from jax.sharding import NamedSharding
 from scipy.sparse import csr_array
 
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
-from bayesnmf.inference.device.streaming import StreamedCells
+from bayesnmf.inference.device.streaming import StreamedEntries
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Basis, Field, MeanField, Mode, Side
 from bayesnmf.kernels.cpu.mean_field import Moments
-from bayesnmf.kernels.gpu.allocation import place_cells
+from bayesnmf.kernels.gpu.allocation import place_entries
 from bayesnmf.kernels.gpu.sharding import BY_ROWS, EVERYWHERE, mesh_of, place_shards
 from bayesnmf.priors import Distribution
 
@@ -116,9 +116,9 @@ def run_on_devices(
         Result of the ascent, with the problem and the state on the host.
     """
     if not problem.counts.in_memory:
-        cells = StreamedCells.of(problem.counts, devices)  # type: ignore[arg-type]
-        found = ascent(replace(problem, cells=cells), state, *more)
-        return found._replace(problem=replace(found.problem, cells=None))
+        entries = StreamedEntries.of(problem.counts, devices)  # type: ignore[arg-type]
+        found = ascent(replace(problem, entries=entries), state, *more)
+        return found._replace(problem=replace(found.problem, entries=None))
     with jax.enable_x64(True), jax.default_device(devices[0]):
         found = ascent(*_to_devices(devices, problem, state), *more)
         sides = [_side_to_host(problem, found.problem, name, getattr(found.state, name)) for name in State._fields]
@@ -129,13 +129,13 @@ def run_on_devices(
 def _to_devices(devices: Sequence[Any], problem: Problem, state: State) -> tuple[Problem, State]:
     matrix, rank = problem.counts.matrix, len(state.components.geometric)
     summaries: Any = problem.loadings_summary, problem.components_summary
-    cells: Any
+    entries: Any
     if len(devices) == 1:
-        cells = place_cells(matrix, csr_array(matrix.T), rank, devices[0])
+        entries = place_entries(matrix, csr_array(matrix.T), rank, devices[0])
     else:
-        cells = place_shards(matrix, rank, devices)
+        entries = place_shards(matrix, rank, devices)
     placed = replace(
-        problem, loadings_summary=Compiled(summaries[0]), components_summary=Compiled(summaries[1]), cells=cells
+        problem, loadings_summary=Compiled(summaries[0]), components_summary=Compiled(summaries[1]), entries=entries
     )
     lengths = {"loadings": matrix.shape[0], "components": None}
     sides = [

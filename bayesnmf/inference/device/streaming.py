@@ -20,12 +20,12 @@ from scipy.sparse import csr_array
 from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.kernels.cpu.allocation import Sides
 from bayesnmf.kernels.cpu.factors import padded
-from bayesnmf.kernels.gpu.allocation import Cells, Room, expected_allocations, segments
+from bayesnmf.kernels.gpu.allocation import Entries, Room, expected_allocations, segments
 from bayesnmf.types import Array
 
 
 @dataclass(frozen=True)
-class StreamedCells:
+class StreamedEntries:
     """How blocks of counts are laid out on a device; a worker of a cluster uses its own devices.
 
     Attributes
@@ -44,7 +44,7 @@ class StreamedCells:
     columns: Room
 
     @classmethod
-    def of(cls, counts: BlockedCounts, devices: Sequence[Any]) -> StreamedCells:
+    def of(cls, counts: BlockedCounts, devices: Sequence[Any]) -> StreamedEntries:
         """Return the layout for the blocks of counts."""
         starts = np.array([counts.store.starts(row, row)[0] for row in counts.bounds])
         rows, nonzeros = int(np.diff(counts.bounds).max()), int(np.diff(starts).max())
@@ -62,7 +62,7 @@ class StreamedTotals:
 
     Parameters
     ----------
-    layout : StreamedCells
+    layout : StreamedEntries
     components : ndarray of shape (K, m)
         Geometric means of the components, the same for all blocks.
     sides : {"both", "loadings", "components"}
@@ -70,7 +70,7 @@ class StreamedTotals:
     device : jax.Device
     """
 
-    def __init__(self, layout: StreamedCells, components: Array, sides: Sides, device: Any) -> None:
+    def __init__(self, layout: StreamedEntries, components: Array, sides: Sides, device: Any) -> None:
         self.layout, self.sides, self.device = layout, sides, device
         with jax.enable_x64(True):  # a setting of this thread alone
             self.components = jax.device_put(np.ascontiguousarray(components), device)
@@ -85,8 +85,8 @@ class StreamedTotals:
         U = np.zeros((layout.rows.rows, rank), loadings.dtype)
         U[:rows] = loadings
         with jax.enable_x64(True), jax.default_device(self.device):
-            cells = Cells(segments(matrix, rank, layout.rows), segments(csr_array(matrix.T), rank, layout.columns))
-            placed = jax.device_put((cells, U), self.device)
+            entries = Entries(segments(matrix, rank, layout.rows), segments(csr_array(matrix.T), rank, layout.columns))
+            placed = jax.device_put((entries, U), self.device)
             received, self.received, loglik = _share_out(*placed, self.components, self.received, self.sides)
             own = np.asarray(received)[:rows]
             totals = padded(own.shape, own.dtype)
@@ -99,8 +99,8 @@ class StreamedTotals:
 
 
 @partial(jax.jit, static_argnames="sides", donate_argnames="received")
-def _share_out(cells: Cells, loadings: Any, components: Any, received: Any, sides: Sides) -> tuple[Any, Any, Any]:
-    found = expected_allocations(cells, loadings, components, sides=sides)
+def _share_out(entries: Entries, loadings: Any, components: Any, received: Any, sides: Sides) -> tuple[Any, Any, Any]:
+    found = expected_allocations(entries, loadings, components, sides=sides)
     if sides != "loadings":
         received = received + found.components.astype(jnp.float64)
     return found.loadings, received, found.loglik

@@ -86,8 +86,8 @@ def evaluate_multipliers(model: AllocationModel, loadings: Array, components: Ar
     totals = expected_allocations(matrix, loadings, components, model.threads)
     rows = digamma(np.asarray(model.loadings_prior.concentration) + totals.loadings)
     columns = np.asarray(model.components_prior.concentration) + totals.components
-    by_cell, by_component = np.asarray(digamma(columns)).T, np.asarray(digamma(columns.sum(axis=1)))
-    of_columns = _signed_parts(by_cell) + _signed_parts(-by_component)[:, None, :]
+    by_entry, by_component = np.asarray(digamma(columns)).T, np.asarray(digamma(columns.sum(axis=1)))
+    of_columns = _signed_parts(by_entry) + _signed_parts(-by_component)[:, None, :]
     gradients = decomposition_gradients(matrix, loadings, components, _signed_parts(rows), of_columns, model.threads)
     marginal = log_p_totals(totals.loadings, totals.components, model.loadings_prior, model.components_prior)
     return Point(loadings, components, totals, gradients, marginal - gradients.log_factorials)

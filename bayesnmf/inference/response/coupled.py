@@ -19,7 +19,7 @@ import numpy as np
 
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.response.fisher import Fisher, Step, fisher_of
-from bayesnmf.inference.response.missing_cells import Received, unexposed_of_components, unexposed_of_loadings
+from bayesnmf.inference.response.missing_entries import Received, unexposed_of_components, unexposed_of_loadings
 from bayesnmf.inference.sides import allocate, exposure_of_components, exposure_of_loadings, given_totals, spread_at
 from bayesnmf.kernels.cpu.clusters import expected_clusters
 from bayesnmf.kernels.cpu.tangent import Tangent

@@ -1,4 +1,4 @@
-"""Draw the clusters that counts come in, or the rates of cells, and the dispersion, between sweeps over both sides.
+"""Draw the clusters that counts come in, or the rates of entries, and the dispersion, between sweeps over both sides.
 
 Given the clusters, loadings and components are those of Poisson counts, with the clusters as the counts: so every Gibbs
 sampler works as it is. A count that comes in clusters says as much of its mean as x / (1 + s) Poisson counts, and its
@@ -27,7 +27,7 @@ from bayesnmf.inference.rates import with_drawn_rates
 from bayesnmf.inference.sampling.effects import EffectDraws, draw_scale_moves
 from bayesnmf.inference.sides import Where, spread_at
 from bayesnmf.kernels.cpu.clusters import cluster_sums, drawn_clusters
-from bayesnmf.kernels.cpu.likelihood import cell_rates
+from bayesnmf.kernels.cpu.likelihood import entry_rates
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.noise import DISPERSION
 from bayesnmf.priors.values import separate_scale
@@ -43,7 +43,7 @@ def seed_of_noise(problem: Problem, rng: np.random.Generator) -> int | None:
 
 
 def with_rates(problem: Problem, state: State, seed: int | None, threads: int | None) -> Problem:
-    """Return the problem with drawn rates of cells; the problem itself if its cells have none."""
+    """Return the problem with drawn rates of entries; the problem itself if its entries have none."""
     if seed is None or not isinstance(problem.counts, RatedCounts):
         return problem
     return with_drawn_rates(problem, state, seed, threads)
@@ -70,7 +70,7 @@ def log_likelihood_at(problem: Problem, state: State, threads: int | None) -> fl
         spread, own = spread_at(part.counts, here), 1 if at.beside else threads
         if spread is not None:
             return None, None, float(cluster_sums(matrix, *factors, spread, own)[:, 0].sum())
-        return None, None, float((matrix.data * np.log(cell_rates(matrix, *factors, own))).sum())
+        return None, None, float((matrix.data * np.log(entry_rates(matrix, *factors, own))).sum())
 
     return float(pass_over_rows(problem, state, add, Pass(writes=False))[0].more)
 

@@ -96,7 +96,7 @@ def choose_chains(lengths: list[int]) -> tuple[list[int], int]:
 def sweep(problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> tuple[State, float]:
     """Draw allocations, loadings and components once; return the new state and the log joint of the old state.
 
-    Clusters are allocated where the counts come in clusters; where cells have rates, they are exposed to drawn ones.
+    Clusters are allocated where the counts come in clusters; where entries have rates, they are exposed to drawn ones.
     Random numbers belong to rows, so draws do not depend on how the rows are cut into blocks.
     """
     noise = seed_of_noise(problem, rng)

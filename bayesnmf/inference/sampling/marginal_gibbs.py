@@ -160,7 +160,7 @@ class Factors:
         return whole
 
     def _observed(self, whole: Array, factor: Array, side: str) -> Array:
-        """Return sums over all features of a row (rows of a feature) without those of missing cells."""
+        """Return sums over all features of a row (rows of a feature) without those of missing entries."""
         mask = self.problem.counts.mask
         if mask is None:
             return whole

@@ -115,8 +115,8 @@ class _Chain:
         draw_presence(self.counts.matrix, self.components, (self.missing, self.exposure), prior, noise,
                       seed, MOVES, self.loadings, share)  # fmt: skip
         if self.known < len(self.components):
-            cells = self.counts.dense, self.missing
-            draw_extra(cells, self.loadings, self.components, self.known, noise[:2], self.rng)
+            entries = self.counts.dense, self.missing
+            draw_extra(entries, self.loadings, self.components, self.known, noise[:2], self.rng)
         if number >= FREE_FROM:
             self._draw_chances()
             self._draw_shape()

@@ -23,13 +23,13 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sides import allocate, objective
 from bayesnmf.inference.starts.states import data_state, flat_problem, state_after_steps, state_of_totals
 from bayesnmf.kernels.cpu.allocation import Totals, row_blocks
-from bayesnmf.kernels.cpu.dense import cell_allocations
+from bayesnmf.kernels.cpu.dense import entry_allocations
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.types import Array
 
 LEAST_SHARE = 0.1  # smallest share of a count in a component for which its split uses the count
 SPLIT_ITERATIONS = 5
-CELLS = 2**22  # counts × components that are allocated at once
+ENTRIES = 2**22  # counts × components that are allocated at once
 PAIRS_FOR_EACH = 10  # pairs of components to consider per requested exchange
 PAIR_WORK = 2e7  # nonzeros × pairs of components in the estimate of the losses by merging
 
@@ -113,13 +113,13 @@ def _merge_losses(counts: Counts, state: State, totals: Totals, rng: np.random.G
     A, B = np.asarray(totals.loadings.T, np.float64), np.asarray(totals.components, np.float64)
     rank = len(A)
     sample = _sample_rows(counts, int(PAIR_WORK / rank**2), rng)
-    cells = cell_allocations(counts.matrix[sample], state.loadings.geometric[sample], state.components.geometric)
-    scale = counts.total / max(cells.sum(), 1e-300)
-    apart = xlogy(cells, cells).sum(axis=0)
+    entries = entry_allocations(counts.matrix[sample], state.loadings.geometric[sample], state.components.geometric)
+    scale = counts.total / max(entries.sum(), 1e-300)
+    apart = xlogy(entries, entries).sum(axis=0)
     own = np.array([_rank_one_loglik(*each) for each in zip(A, B, strict=True)])
     losses = np.full((rank, rank), np.inf)
     for a in range(rank - 1):
-        both = cells[:, a, None] + cells[:, a + 1 :]
+        both = entries[:, a, None] + entries[:, a + 1 :]
         entropy = scale * (xlogy(both, both).sum(axis=0) - apart[a] - apart[a + 1 :])
         together = np.array([_rank_one_loglik(A[a] + A[b], B[a] + B[b]) for b in range(a + 1, rank)])
         losses[a, a + 1 :] = own[a] + own[a + 1 :] + entropy - together
@@ -137,16 +137,16 @@ def _counts_of_components(counts: Counts, state: State) -> list[Counts]:
     """Return the counts of each component, without counts in which its share is below `LEAST_SHARE`."""
     rank = len(state.components.geometric)
     found: list[list[csr_array]] = [[] for _ in range(rank)]
-    bounds = row_blocks(counts.matrix.indptr, -(-counts.nnz // max(CELLS // rank, 1)) or 1).tolist()
+    bounds = row_blocks(counts.matrix.indptr, -(-counts.nnz // max(ENTRIES // rank, 1)) or 1).tolist()
     for first, last in pairwise(bounds):
         part = counts.block(first, last)
-        cells = cell_allocations(part.matrix, state.loadings.geometric[first:last], state.components.geometric)
+        entries = entry_allocations(part.matrix, state.loadings.geometric[first:last], state.components.geometric)
         rows = np.repeat(np.arange(part.shape[0]), np.diff(part.matrix.indptr))
-        kept = cells >= LEAST_SHARE * part.matrix.data[:, None]
+        kept = entries >= LEAST_SHARE * part.matrix.data[:, None]
         for k in range(rank):
             chosen = kept[:, k]
             indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[chosen], minlength=part.shape[0]))])
-            arrays = (cells[chosen, k], part.matrix.indices[chosen], indptr)
+            arrays = (entries[chosen, k], part.matrix.indices[chosen], indptr)
             found[k].append(csr_array(arrays, shape=part.shape))
     return [counts.with_matrix(csr_array(vstack(blocks, format="csr"))) for blocks in found]
 

@@ -141,7 +141,7 @@ def given_side(problem: Problem, name: str, given: Given) -> Side:
 type Begin = Callable[[Problem, int, np.random.Generator], State]
 DESCENT = 50  # iterations without priors
 REST = 0.01  # share of a start from favoured features that goes to other components and features
-RANK_ONE = 10  # iterations that fit rows and features to counts with missing cells
+RANK_ONE = 10  # iterations that fit rows and features to counts with missing entries
 
 
 def state_from_word(problem: Problem, word: str, rank: int, rng: np.random.Generator) -> State:
@@ -228,7 +228,7 @@ def flat_problem(counts: Counts) -> Problem:
 
 
 def completed(counts: Counts) -> Counts:
-    """Return counts for a start, with missing cells filled by means of rank one, or with zeros if they are most."""
+    """Return counts for a start, with missing entries filled by means of rank one, or with zeros if they are most."""
     mask = counts.mask
     return counts.completed(means_of_rank_one(counts) if mask is not None and mask.of_missing else None)
 

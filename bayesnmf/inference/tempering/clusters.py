@@ -29,9 +29,9 @@ from bayesnmf.inference.draw import Draw
 from bayesnmf.inference.problem import Problem
 from bayesnmf.inference.sampling.marginal_gibbs import Factors
 from bayesnmf.inference.tempering.target import Change, Target, target_of
-from bayesnmf.kernels.cpu.clusters import drawn_clusters_of_cells, sums_of_cells
+from bayesnmf.kernels.cpu.clusters import drawn_clusters_of_entries, sums_of_entries
 from bayesnmf.kernels.cpu.likelihood import LEAST as LEAST_MEAN
-from bayesnmf.kernels.cpu.likelihood import cell_rates
+from bayesnmf.kernels.cpu.likelihood import entry_rates
 from bayesnmf.types import Array
 
 SHORTEST, LONGEST, STEPS = 0.03, 3.0, 3  # lengths of steps in log s, and steps a sweep
@@ -77,7 +77,7 @@ class ClusteredFactors(Factors):
         """Draw the clusters, the entries and unknown dispersions of every state."""
         for place, s in enumerate(self.dispersions):
             ratios = (self.rates(place) / s[self.lines]) ** self.power
-            clusters = drawn_clusters_of_cells(self.matrix.data, ratios, self.seed())
+            clusters = drawn_clusters_of_entries(self.matrix.data, ratios, self.seed())
             whole = csr_array((clusters, self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape)
             problem = replace(self.problem, counts=self.counts.with_dispersions(s).of_clusters(whole))
             values = self.theta[place] / self.rows, (self.beta[place] / self.features).T
@@ -110,14 +110,14 @@ class ClusteredFactors(Factors):
         theta = self.theta[place]
         if self.shares:
             theta = theta / theta.sum(axis=1, keepdims=True) * self.counts.row_totals[:, None]
-        return np.maximum(cell_rates(self.matrix, theta, self.beta[place].T, 1), LEAST_MEAN)
+        return np.maximum(entry_rates(self.matrix, theta, self.beta[place].T, 1), LEAST_MEAN)
 
     def log_likelihoods_of_lines(self, place: int, s: Array, rates: Array, power: float) -> Array:
         """Return the part of T_κ that each dispersion has, (lines,)."""
 
         def rising(counts: Array, means: Array, lines: Array) -> Array:
             ratios = np.exp(power * (np.log(means) - np.log(s[lines])))
-            return np.bincount(lines, sums_of_cells(counts, ratios, 1.0)[:, 0], len(s))
+            return np.bincount(lines, sums_of_entries(counts, ratios, 1.0)[:, 0], len(s))
 
         found, counts, by = rising(self.matrix.data, rates, self.lines), self.counts, self.counts.noise.by
         if counts.given_totals:

@@ -4,7 +4,7 @@ Where the loadings of a row are proportions times a scale that is independent of
 about proportions and components. The multinomial of the counts given N_i is then tempered instead of the Poisson, and
 log p(N) is added in closed form: one run serves all models that share proportions and components, and its estimates
 vary less (mathematics.md section 9). This holds for dirichlet_poisson, for dirichlet_gamma, and for Gamma loadings with
-one rate for each row if the components sum to 1. Where cells are missing, the totals of the observed ones do say
+one rate for each row if the components sum to 1. Where entries are missing, the totals of the observed ones do say
 something, and the Poisson is tempered.
 """
 

@@ -1,7 +1,7 @@
 """The allocation step: totals of the expected allocations, in one or two passes over the nonzeros.
 
-Let U (n, K) and V (K, m) be the geometric means of loadings and components. The X_ij counts of a cell are shared among
-the components in proportion to U_ik V_kj (mathematics.md section 2; [P] 16-17, [GP] D.1, [K] 5)::
+Let U (n, K) and V (K, m) be the geometric means of loadings and components. The X_ij counts of an entry are shared
+among the components in proportion to U_ik V_kj (mathematics.md section 2; [P] 16-17, [GP] D.1, [K] 5)::
 
     R = X / (UV) on the nonzeros        A = U * (R Vᵀ)        B = V * (Uᵀ R)        ℓ = Σ X log(UV)
 
@@ -60,7 +60,7 @@ def row_blocks(indptr: Array, blocks: int) -> Array:
     return np.unique(np.concatenate([[0], np.searchsorted(indptr, targets), [len(indptr) - 1]])).astype(np.int64)
 
 
-share_cells = share_block(scatter=True, take_log=True)
+share_entries = share_block(scatter=True, take_log=True)
 
 
 @compiled_on_disk(inline="always")
@@ -88,23 +88,23 @@ def _share_out(
         kept[:] = 0
         last = indptr[i + 1]
         for p in range(indptr[i], last, step):
-            cells = min(step, last - p)
+            entries = min(step, last - p)
             if spread is None:
-                lost |= share_cells(p, cells, indices, values, u, V, kept, received, sums, least, None, None)
+                lost |= share_entries(p, entries, indices, values, u, V, kept, received, sums, least, None, None)
             else:
                 own = spread[0][i]
-                lost |= share_cells(p, cells, indices, values, u, V, kept, received, sums, least, own, spread[1])
+                lost |= share_entries(p, entries, indices, values, u, V, kept, received, sums, least, own, spread[1])
         for k in range(width):
             A[i, k] = u[k] * kept[k]
     return sums.sum(), lost
 
 
-LOST = 40  # cost of a component of a cell that underflowed, in multiply-adds
+LOST = 40  # cost of a component of an entry that underflowed, in multiply-adds
 CACHED_BYTES = 12 * 2**20  # of loadings that are read in any order without waiting for memory
 LEAST_SUMS = 200_000  # terms in the components' totals: fewer are summed sooner than a thread wakes
 _loop = compiled_on_disk(nogil=True, fastmath=FAST)
-_GATHER = _loop(with_globals(_share_out, "_gather", share_cells=share_block(scatter=False, take_log=True)))
-_GATHER_ONLY = _loop(with_globals(_share_out, "_gather_only", share_cells=weigh_block))
+_GATHER = _loop(with_globals(_share_out, "_gather", share_entries=share_block(scatter=False, take_log=True)))
+_GATHER_ONLY = _loop(with_globals(_share_out, "_gather_only", share_entries=weigh_block))
 _SCATTER = _loop(_share_out)
 
 
@@ -120,14 +120,14 @@ def _fill_component_totals(partial: Array, V: Array, start: int, stop: int, Bt: 
 
 
 def _add_underflowed(given: tuple[Any, ...], rank: int, A: Array, Bt: Array) -> float:
-    """Add the cells whose mean underflowed to the totals of all rows; return their ℓ."""
+    """Add the entries whose mean underflowed to the totals of all rows; return their ℓ."""
     bounds = row_blocks(given[0], piece_count(LOST * len(given[1]) * rank))
     least = A.dtype.type(least_mean.py_func(A.dtype))
     found = in_blocks(bounds, lambda _, *rows: share_out_underflowed(*given, *rows, rank, least, A, Bt), 1)
     return float(np.sum(found))
 
 
-MOST_SHARDS, COLUMN_CELLS = 8, 32  # shards, and nonzeros a column for each of them
+MOST_SHARDS, COLUMN_ENTRIES = 8, 32  # shards, and nonzeros a column for each of them
 
 
 def shard_count(matrix: csr_array, rank: int) -> int:
@@ -139,7 +139,7 @@ def shard_count(matrix: csr_array, rank: int) -> int:
     """
     if matrix.nnz * rank < SERIAL_WORK:
         return 1
-    return int(np.clip(matrix.nnz // (COLUMN_CELLS * matrix.shape[1]), 2, MOST_SHARDS))
+    return int(np.clip(matrix.nnz // (COLUMN_ENTRIES * matrix.shape[1]), 2, MOST_SHARDS))
 
 
 def gathers_columns(matrix: csr_array, rank: int, spread: Spread | None = None) -> bool:
@@ -183,14 +183,14 @@ def expected_allocations(
     sides : {"both", "loadings", "components"}
         Sides to return totals for; the other totals are empty. With "components" alone, ℓ is NaN.
     spread : tuple of ndarray (n,) and of ndarray (m,) or None, optional
-        Spreads of rows and features, above 0, whose product is that of a cell's counts, which then cluster: W and L of
-        `bayesnmf.kernels.cpu.rising` take the place of x / λ and x log λ.
+        Spreads of rows and features, above 0, whose product is that of an entry's counts, which then cluster: W and L
+        of `bayesnmf.kernels.cpu.rising` take the place of x / λ and x log λ.
 
     Returns
     -------
     Totals
         Totals of the counts, or of their clusters. Those of counts have Σ_k A_ik = Σ_j X_ij and Σ_k B_kj = Σ_i X_ij,
-        even where the mean of a cell underflows.
+        even where the mean of an entry underflows.
     """
     U, V, none = loadings, components.T, loadings[:0]
     if sides == "loadings":

@@ -1,6 +1,6 @@
 """Passes over counts that cluster: the sums that a dispersion is learned from, dense weights, and drawn clusters.
 
-The counts of a cell with mean λ and spread s come in clusters, whose number given x counts is that of the tables of a
+The counts of an entry with mean λ and spread s come in clusters, whose number given x counts is that of the tables of a
 Chinese restaurant: Σ_{t<x} Bernoulli(λ / (λ + ts)).
 """
 
@@ -18,13 +18,13 @@ from bayesnmf.kernels.cpu.rising import rising_sums
 from bayesnmf.kernels.cpu.sampling import binomial
 from bayesnmf.kernels.cpu.streams import normal, stream, uniform
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
-from bayesnmf.kernels.cpu.underflow import Spread, spread_of_cell
+from bayesnmf.kernels.cpu.underflow import Spread, spread_of_entry
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
 LEAST = 1e-100  # of means: the product of three is a normal number
 STEP = VECTOR_BYTES // 8
-DRAWN = 20  # cost of a drawn cell, in multiply-adds
+DRAWN = 20  # cost of a drawn entry, in multiply-adds
 ONE_BY_ONE = 64  # counts up to which each is drawn by itself
 ROUNDED = 1e8  # counts, and ratios of mean to spread, above which single clusters do not matter
 FALL, TRIED = 0.85, 16.0  # least share of a block's largest probability left at its end, and about most candidates
@@ -33,7 +33,7 @@ Buffers = tuple[Array, Array, Array, Array, Array, Array]
 
 @compiled_on_disk(nogil=True)
 def _buffers(length: int) -> Buffers:
-    """Return buffers for counts, means, spreads, W, L and V of so many cells."""
+    """Return buffers for counts, means, spreads, W, L and V of so many entries."""
     whole = max((length + STEP - 1) // STEP, 1) * STEP
     return np.empty(whole), np.empty(whole), np.empty(whole), np.empty(whole), np.empty(whole), np.empty(whole)
 
@@ -47,10 +47,10 @@ def _longest_row(indptr: Array, start: int, stop: int) -> int:
 
 
 @compiled_on_disk(nogil=True)
-def _pad(cells: int, buffers: Buffers) -> int:
-    """Fill the buffers up to whole vectors with cells without counts; return their length."""
-    whole = (cells + STEP - 1) // STEP * STEP
-    for p in range(cells, whole):
+def _pad(entries: int, buffers: Buffers) -> int:
+    """Fill the buffers up to whole vectors with entries without counts; return their length."""
+    whole = (entries + STEP - 1) // STEP * STEP
+    for p in range(entries, whole):
         buffers[0][p], buffers[1][p], buffers[2][p] = 0.0, 1.0, 1.0
     return whole
 
@@ -64,7 +64,7 @@ def _fill_row(indices: Array, values: Array, u: Array, V: Array, own: float, spr
         for k in range(len(u)):
             mean += u[k] * v[k]
         counts[p], means[p] = values[p], max(mean, LEAST)
-        spread[p] = spread_of_cell(own, spreads, indices[p])
+        spread[p] = spread_of_entry(own, spreads, indices[p])
     return _pad(len(indices), buffers)
 
 
@@ -141,7 +141,7 @@ def expected_clusters(
 
 
 @compiled_on_disk(nogil=True)
-def _sum_cells(counts: Array, means: Array, spreads: Array, out: Array) -> None:
+def _sum_entries(counts: Array, means: Array, spreads: Array, out: Array) -> None:
     buffers = _buffers(len(counts))
     for p in range(len(counts)):
         buffers[0][p], buffers[1][p], buffers[2][p] = counts[p], max(means[p], LEAST), max(spreads[p], LEAST)
@@ -151,12 +151,12 @@ def _sum_cells(counts: Array, means: Array, spreads: Array, out: Array) -> None:
         out[p, 0], out[p, 1], out[p, 2] = buffers[4][p], buffers[3][p], buffers[5][p]
 
 
-def sums_of_cells(counts: Array, means: Array, spreads: Array | float) -> Array:
-    """Return L, W and V of single cells, (cells, 3)."""
+def sums_of_entries(counts: Array, means: Array, spreads: Array | float) -> Array:
+    """Return L, W and V of single entries, (entries, 3)."""
     given = [np.array(np.broadcast_to(each, np.shape(counts)), np.float64).ravel() for each in (counts, means, spreads)]
-    out, cells = np.empty((len(given[0]), 3)), len(given[0])
-    bounds = even_bounds(cells, min(block_count(DRAWN * cells), max(cells, 1)))
-    in_blocks(bounds, lambda _, first, last: _sum_cells(*(each[first:last] for each in given), out[first:last]), 1)
+    out, entries = np.empty((len(given[0]), 3)), len(given[0])
+    bounds = even_bounds(entries, min(block_count(DRAWN * entries), max(entries, 1)))
+    in_blocks(bounds, lambda _, first, last: _sum_entries(*(each[first:last] for each in given), out[first:last]), 1)
     return out
 
 
@@ -167,7 +167,7 @@ def _weigh(counts: Array, means: Array, spread: Any, first: int, start: int, sto
         own = spread[0][first + i]
         for j in range(counts.shape[1]):
             buffers[0][j], buffers[1][j] = counts[i, j], means[i, j]
-            buffers[2][j] = spread_of_cell(own, spread[1], j)
+            buffers[2][j] = spread_of_entry(own, spread[1], j)
         whole = _pad(counts.shape[1], buffers)
         rising_sums(whole, buffers[0], buffers[1], buffers[2], buffers[3], buffers[4], None)
         for j in range(counts.shape[1]):
@@ -243,18 +243,18 @@ def _kept(state: Array, begun: int, size: int, tried: int, ratio: float, top: fl
 
 
 @compiled_on_disk(nogil=True)
-def _draw_cells(counts: Array, ratios: Array, seed: Any, start: int, stop: int, out: Array) -> None:
+def _draw_entries(counts: Array, ratios: Array, seed: Any, start: int, stop: int, out: Array) -> None:
     state = np.empty(1, dtype=np.uint64)
     for p in range(start, stop):
         state[0] = stream(seed, p)
         out[p] = _clusters(state, int(counts[p]), ratios[p])
 
 
-def drawn_clusters_of_cells(counts: Array, ratios: Array, seed: int) -> Array:
-    """Draw the number of clusters of single counts above 0, whose means are `ratios` times their spreads, (cells,)."""
+def drawn_clusters_of_entries(counts: Array, ratios: Array, seed: int) -> Array:
+    """Draw the number of clusters of single counts above 0, with means of `ratios` times their spreads, (entries,)."""
     out, given = np.empty(len(counts)), (counts, np.maximum(ratios, LEAST), np.uint64(seed))
     bounds = even_bounds(len(counts), min(block_count(DRAWN * counts.size), max(len(counts), 1)))
-    in_blocks(bounds, lambda _, *cells: _draw_cells(*given, *cells, out), 1)
+    in_blocks(bounds, lambda _, *entries: _draw_entries(*given, *entries, out), 1)
     return out
 
 

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks, shard_count
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
-from bayesnmf.kernels.cpu.dense import CELL_COST, responsibilities
+from bayesnmf.kernels.cpu.dense import ENTRY_COST, responsibilities
 from bayesnmf.kernels.cpu.threads import in_blocks, piece_count, threads_or_default
 from bayesnmf.types import Array
 
@@ -124,8 +124,8 @@ def decomposition_gradients(
         result.
     """
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
-    work = CELL_COST * matrix.nnz * U.shape[1]
-    bounds = row_blocks(matrix.indptr, shard_count(matrix, CELL_COST * U.shape[1]))
+    work = ENTRY_COST * matrix.nnz * U.shape[1]
+    bounds = row_blocks(matrix.indptr, shard_count(matrix, ENTRY_COST * U.shape[1]))
     up, down = np.zeros_like(U), np.zeros_like(U)
     partial = np.zeros((len(bounds) - 1, 2, *Vt.shape))
     given = matrix.indptr, matrix.indices, matrix.data, U, Vt, of_rows, of_columns

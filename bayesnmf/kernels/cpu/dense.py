@@ -1,4 +1,4 @@
-"""Allocations in dense arrays: the step for counts that are nearly all positive, and the allocations of every cell.
+"""Allocations in dense arrays: the step for counts that are nearly all positive, and the allocations of every entry.
 
 With hardly any zeros to skip, it is fastest to form R = X / (UV) whole, for one block of rows at a time, by three BLAS
 matrix products. Where each count's own allocations are asked for, these are an array (nnz, K).
@@ -24,9 +24,9 @@ from bayesnmf.kernels.cpu.underflow import Spread
 from bayesnmf.types import Array
 
 DENSITY = 0.75  # share of positive counts from which this is faster: measured on mcf7 (0.91) and digits (0.51)
-CELLS = 2**17  # cells in a block, which stay in the second-level cache
-PRODUCTS = 4  # cost of a component of a cell, in multiply-adds
-CELL_COST = 10  # the same for a cell by itself: about a pair of transcendental functions
+ENTRIES = 2**17  # entries in a block, which stay in the second-level cache
+PRODUCTS = 4  # cost of a component of an entry, in multiply-adds
+ENTRY_COST = 10  # the same for an entry by itself: about a pair of transcendental functions
 
 
 def is_dense(matrix: csr_array) -> bool:
@@ -55,7 +55,7 @@ def dense_allocations(
     """
     (n, m), rank = counts.shape, loadings.shape[1]
     A = np.empty((n if sides != "components" else 0, rank), loadings.dtype)
-    step = max(CELLS // max(m, 1), 8)
+    step = max(ENTRIES // max(m, 1), 8)
     work = PRODUCTS * counts.size * rank
     shards = 1 if work < SERIAL_WORK else min(MOST_SHARDS, -(-n // step))
 
@@ -129,7 +129,7 @@ def responsibilities(u: Array, v: Array, out: Array) -> None:
 
 
 @compiled_on_disk(nogil=True)
-def _fill_cells(
+def _fill_entries(
     indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, first: int, last: int, out: Array
 ) -> None:
     for i in range(first, last):
@@ -138,7 +138,7 @@ def _fill_cells(
             out[p] *= values[p]
 
 
-def cell_allocations(matrix: csr_array, loadings: Array, components: Array) -> Array:
+def entry_allocations(matrix: csr_array, loadings: Array, components: Array) -> Array:
     """Return the expected allocations of the nonzero counts, (nnz, K) in the order of the matrix, in float64.
 
     The parameters are those of `expected_allocations`, which returns the sums of these numbers.
@@ -147,6 +147,6 @@ def cell_allocations(matrix: csr_array, loadings: Array, components: Array) -> A
     Vt = np.ascontiguousarray(components.T, np.float64)
     out = np.empty((len(matrix.indices), U.shape[1]))
     given = matrix.indptr, matrix.indices, matrix.data, U, Vt
-    bounds = row_blocks(matrix.indptr, piece_count(CELL_COST * out.size))
-    in_blocks(bounds, lambda _, first, last: _fill_cells(*given, first, last, out), 1)
+    bounds = row_blocks(matrix.indptr, piece_count(ENTRY_COST * out.size))
+    in_blocks(bounds, lambda _, first, last: _fill_entries(*given, first, last, out), 1)
     return out

@@ -1,4 +1,4 @@
-"""Draws for compiled loops of counts that vary more than Poisson counts: clusters, rates of cells, and urns.
+"""Draws for compiled loops of counts that vary more than Poisson counts: clusters, rates of entries, and urns.
 
 With linear variance λ (1 + s), counts come in a Poisson number of clusters, whose sizes have the logarithmic
 distribution with p = s / (1 + s); or their rates are s times Gamma(λ / s). With quadratic variance λ + α λ², rates are
@@ -31,7 +31,7 @@ class Noise(NamedTuple):
     kind : int
         `POISSON`, `LINEAR` or `QUADRATIC`.
     rows, features : ndarray of shape (n,) and (m,)
-        Factors of the dispersions of cells, which are above 0: those of rows are 1 if features have their own, else
+        Factors of the dispersions of entries, which are above 0: those of rows are 1 if features have their own, else
         those of features are.
     by_feature : bool
         Whether features have their own dispersions.
@@ -60,9 +60,9 @@ def _cluster_size(state: Array, s: float) -> int:
 
 
 @compiled_on_disk(nogil=True)
-def grow_clusters(state: Array, row: Array, cells: Array, own: float, features: Array) -> None:
-    """Replace numbers of clusters in some cells of a row by the counts in them."""
-    for j in cells:
+def grow_clusters(state: Array, row: Array, entries: Array, own: float, features: Array) -> None:
+    """Replace numbers of clusters in some entries of a row by the counts in them."""
+    for j in entries:
         counts = 0.0
         for _ in range(int(row[j])):
             counts += _cluster_size(state, own * features[j])
@@ -89,7 +89,7 @@ def dispersed_count(state: Array, kind: int, mean: float, s: float) -> float:
 
 @compiled_on_disk(nogil=True)
 def add_from_rates(state: Array, count: int, means: Array, s: float, row: Array) -> None:
-    """Add `count` counts to the cells of a row, given their total: shares of Gamma rates first."""
+    """Add `count` counts to the entries of a row, given their total: shares of Gamma rates first."""
     cumulative, top, running = np.empty(len(means)), -math.inf, 0.0
     for j in range(len(means)):
         cumulative[j] = _log_gamma(state, means[j] / s) if means[j] > 0.0 else -math.inf
@@ -104,9 +104,9 @@ def add_from_rates(state: Array, count: int, means: Array, s: float, row: Array)
 def draw_from_urn(
     state: Array, count: int, expected: Array, s: float, tables: tuple[Array, Array], row: Array, touched: Array
 ) -> int:
-    """Add counts to the zeros of a row, given their total; list nonzero cells in `touched`, and return their number.
+    """Add counts to the zeros of a row, given their total; list nonzero entries in `touched`, and return their number.
 
-    The t-th count is new with probability r / (r + t), r = Σ expected / s; else it is in the cell of an earlier one.
+    The t-th count is new with probability r / (r + t), r = Σ expected / s; else it is in the entry of an earlier one.
     """
     cumulative, places, nonzeros = np.cumsum(expected), np.empty(count, np.int64), 0
     ratio = cumulative[-1] / s

@@ -2,7 +2,7 @@
 
 A row with fewer expected counts than features is drawn count by count: first the number of counts of each component,
 then a feature for each count from an alias table (Walker 1977; Vose 1991), which gives the same distribution
-([P] 16-17, [GP] D.1). Other rows are drawn cell by cell. Counts that cluster (`dispersed_draws`) are drawn cluster by
+([P] 16-17, [GP] D.1). Other rows are drawn entry by entry. Counts that cluster (`dispersed_draws`) are drawn cluster by
 cluster in the same way; given the total of a row, from an urn. Every row has its own random stream, and blocks of rows
 do not depend on the number of threads; so the results do not either.
 """
@@ -83,7 +83,7 @@ def _draw_component_totals(state: Array, expected: Array, total: float, numbers:
 
 @compiled_on_disk(nogil=True)
 def _draw_counts(state: Array, numbers: Array, stay: Array, other: Array, row: Array, touched: Array) -> int:
-    """Add single counts to the zeros of `row` (m,); list the nonzero cells in `touched` and return their number."""
+    """Add single counts to the zeros of `row` (m,); list the nonzero entries in `touched` and return their number."""
     m = len(row)
     nonzeros = 0
     for k in range(len(numbers)):
@@ -98,8 +98,8 @@ def _draw_counts(state: Array, numbers: Array, stay: Array, other: Array, row: A
 
 
 @compiled_on_disk(nogil=True)
-def _draw_cells(state: Array, u: Array, Vt: Array, total: float, row: Array, touched: Array) -> int:
-    """Draw every cell of `row`, which holds zeros; list the nonzero cells in `touched` and return their number."""
+def _draw_entries(state: Array, u: Array, Vt: Array, total: float, row: Array, touched: Array) -> int:
+    """Draw every entry of `row`, which holds zeros; list the nonzero entries in `touched` and return their number."""
     cumulative = np.empty(len(row) if total >= 0 else 0)
     passed = 0.0
     for j in range(len(row)):
@@ -124,10 +124,10 @@ def _draw_cells(state: Array, u: Array, Vt: Array, total: float, row: Array, tou
 
 
 @compiled_on_disk(nogil=True)
-def _draw_dispersed_cells(
+def _draw_dispersed_entries(
     state: Array, u: Array, Vt: Array, total: float, noise: tuple[int, float, Array], row: Array, touched: Array
 ) -> int:
-    """Do what `_draw_cells` does, with a noise other than Poisson."""
+    """Do what `_draw_entries` does, with a noise other than Poisson."""
     kind, own, features = noise
     means = np.zeros(len(row))
     for j in range(len(row)):
@@ -150,7 +150,7 @@ def draw_row(
     state: Array, i: int, U: Array, Vt: Array, sums: Array, totals: Array, tables: tuple[Array, Array],
     noise: tuple[int, Array, Array, Array], numbers: Array, scratch: Array, row: Array, touched: Array,
 ) -> int:  # fmt: skip
-    """Draw the counts of row `i` into the zeros of `row`; list nonzero cells in `touched` and return their number."""
+    """Draw the counts of row `i` into the zeros of `row`; list nonzero entries in `touched` and return their number."""
     kind, rows, features, exposures = noise
     total = totals[i] if len(totals) > 0 else -1.0
     expected = U[i] * sums
@@ -165,8 +165,8 @@ def draw_row(
             grow_clusters(state, row, touched[:nonzeros], rows[i], features)
         return nonzeros
     if kind == POISSON:
-        return _draw_cells(state, U[i], Vt, total, row, touched)
-    return _draw_dispersed_cells(state, U[i], Vt, total, (kind, rows[i], features), row, touched)
+        return _draw_entries(state, U[i], Vt, total, row, touched)
+    return _draw_dispersed_entries(state, U[i], Vt, total, (kind, rows[i], features), row, touched)
 
 
 class Prepared(NamedTuple):
@@ -190,7 +190,7 @@ class Prepared(NamedTuple):
 
 
 def prepare_draws(loadings: Array, components: Array, totals: Array | None, noise: Noise = PLAIN) -> Prepared:
-    """Return what draws of counts need; rows are drawn cell by cell or by components, whichever takes fewer steps."""
+    """Return what draws of counts need; rows are drawn entry by entry or by components, whichever takes fewer steps."""
     U, Vt, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T), np.ascontiguousarray(components)
     exposures = np.ones(len(U))
     if noise.kind == LINEAR and totals is None:

@@ -22,7 +22,7 @@ from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.factors import whole_vectors
 from bayesnmf.kernels.cpu.gamma_draws import gamma_at_least_one
-from bayesnmf.kernels.cpu.regression_row import gather_cells
+from bayesnmf.kernels.cpu.regression_row import gather_entries
 from bayesnmf.kernels.cpu.special import weighted_logarithms
 from bayesnmf.kernels.cpu.streams import stream, uniform
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, piece_count, threads_or_default
@@ -34,7 +34,7 @@ HEAVY, HEAVY_RATE = 0.1, 0.7  # share of the proposal with heavier tails, and it
 STEPS, CLOSE = 30, 0.3  # most steps to the mode, and their length, in standard deviations, that is short enough
 # Without a check of divisors, which would keep LLVM from making vectors of these loops (6 times as long).
 VECTORS: Any = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
-WORK = 12  # cost of one entry's cell, in multiply-adds
+WORK = 12  # cost of one count, in multiply-adds
 
 
 @compiled_on_disk(**VECTORS)
@@ -202,24 +202,24 @@ def _draw_rows(
     for at in range(start, stop):
         s, i = at // rows, at % rows
         first, last = indptr[i], indptr[i + 1]
-        cells = max((last - first + step - 1) // step, 1) * step
-        gathered = space[: V.shape[2] * cells].reshape((V.shape[2], cells))
+        entries = max((last - first + step - 1) // step, 1) * step
+        gathered = space[: V.shape[2] * entries].reshape((V.shape[2], entries))
         for p in range(0, last - first, step):
-            gather_cells(first + p, min(step, last - first - p), p, indices, values, V[s], counts, gathered)
+            gather_entries(first + p, min(step, last - first - p), p, indices, values, V[s], counts, gathered)
         total = _fill_trust(counts[: last - first], trust)
-        for p in range(last - first, cells):  # cells beyond the last one have no counts and no means
+        for p in range(last - first, entries):  # entries beyond the last one have no counts and no means
             counts[p] = trust[p] = 0.0
             for k in range(rank):
                 gathered[k, p] = 0.0
-        _fill_means(out[s, i, :rank], gathered, means[:cells])
+        _fill_means(out[s, i, :rank], gathered, means[:entries])
         state[0] = stream(seed, origin + at)
         for k in range(rank):
             if free[k]:
                 old = out[s, i, k]
                 new = _draw_entry(
-                    state, old, total, counts[:cells], trust[:cells], means[:cells], gathered[k],
-                    shape[s * a, i * b, k * c], linear[s * d, i * e, k * f], power[s, k], whole[s, k], base[:cells],
-                    ratios[:cells],
+                    state, old, total, counts[:entries], trust[:entries], means[:entries], gathered[k],
+                    shape[s * a, i * b, k * c], linear[s * d, i * e, k * f], power[s, k], whole[s, k], base[:entries],
+                    ratios[:entries],
                 )  # fmt: skip
                 out[s, i, k] = new
                 whole[s, k] += new - old

@@ -1,4 +1,4 @@
-"""The Poisson log-likelihood, and the means of single cells, in O(nnz K)."""
+"""The Poisson log-likelihood, and the means of single entries, in O(nnz K)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAST = 1e-300  # of means: their logarithms are finite
 
 
 @compiled_on_disk(nogil=True, fastmath=FAST)
-def _cell_rates(indptr: Array, indices: Array, U: Array, Vt: Array, first: int, last: int, out: Array) -> None:
+def _entry_rates(indptr: Array, indices: Array, U: Array, Vt: Array, first: int, last: int, out: Array) -> None:
     for i in range(first, last):
         u = U[i]
         for p in range(indptr[i], indptr[i + 1]):
@@ -27,14 +27,14 @@ def _cell_rates(indptr: Array, indices: Array, U: Array, Vt: Array, first: int, 
             out[p] = mean
 
 
-def cell_rates(pattern: csr_array, loadings: Array, components: Array, threads: int | None = None) -> Array:
+def entry_rates(pattern: csr_array, loadings: Array, components: Array, threads: int | None = None) -> Array:
     """Return the entries of loadings @ components at the nonzeros of `pattern`, in its order, (nnz,)."""
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     out = np.empty(len(pattern.indices), dtype=U.dtype)
     threads = threads_or_default(threads, len(out) * U.shape[1])
     bounds = row_blocks(pattern.indptr, block_count(len(out) * U.shape[1]))
     given = pattern.indptr, pattern.indices, U, Vt
-    in_blocks(bounds, lambda _, first, last: _cell_rates(*given, first, last, out), threads)
+    in_blocks(bounds, lambda _, first, last: _entry_rates(*given, first, last, out), threads)
     return out
 
 
@@ -50,17 +50,17 @@ def _log_likelihoods(
     for s in range(first, last):
         total = 0.0
         for i in range(rows):
-            u, start, cells = U[s, i], indptr[i], indptr[i + 1] - indptr[i]
-            for p in range(cells):
+            u, start, entries = U[s, i], indptr[i], indptr[i + 1] - indptr[i]
+            for p in range(entries):
                 v, mean = Vt[s, indices[start + p]], 0.0
                 for k in range(len(u)):
                     mean += u[k] * v[k]
                 buffer[p] = max(mean, LEAST)
-            whole = (cells + step - 1) // step * step
-            for p in range(cells, whole):
+            whole = (entries + step - 1) // step * step
+            for p in range(entries, whole):
                 buffer[p] = 1.0
             logarithms(whole, buffer)
-            for p in range(cells):
+            for p in range(entries):
                 total += counts[start + p] * buffer[p]
         out[s] = total
 
@@ -90,7 +90,7 @@ def poisson_loglik(
 
     A positive count at a rate of zero makes it minus infinity.
     """
-    rates = cell_rates(matrix, loadings, components, threads).astype(np.float64)
+    rates = entry_rates(matrix, loadings, components, threads).astype(np.float64)
     if np.any(rates <= 0):
         return -np.inf
     exposure = loadings.sum(axis=0, dtype=np.float64) @ components.sum(axis=1, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Leave out the entries of a sparse matrix at some cells."""
+"""Leave out some entries of a sparse matrix."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ SEARCH = 40  # cost of a search, in multiply-adds
 
 
 @compiled_on_disk(nogil=True)
-def _find(indptr: Array, indices: Array, starts: Array, cells: Array, start: int, stop: int, found: Array) -> None:
-    """Fill in the positions of the entries of a matrix at the cells of some rows, or −1 where there is no entry."""
+def _find(indptr: Array, indices: Array, starts: Array, entries: Array, start: int, stop: int, found: Array) -> None:
+    """Fill in where a matrix stores the given entries of some rows, or −1 where it stores none."""
     for i in range(start, stop):
         low, last = indptr[i], indptr[i + 1]
         for q in range(starts[i], starts[i + 1]):
             high = last
             while low < high:
                 middle = (low + high) // 2
-                if indices[middle] < cells[q]:
+                if indices[middle] < entries[q]:
                     low = middle + 1
                 else:
                     high = middle
-            found[q] = low if low < last and indices[low] == cells[q] else -1
+            found[q] = low if low < last and indices[low] == entries[q] else -1
 
 
-def at_cells(matrix: csr_array, pattern: csr_array, *, listed: bool) -> csr_array:
-    """Return the entries of a matrix at the cells that a pattern stores (`listed`), or at all others.
+def at_entries(matrix: csr_array, pattern: csr_array, *, listed: bool) -> csr_array:
+    """Return the matrix at the entries that a pattern stores (`listed`), or at all others.
 
     Both are canonical: the features of every row rise. The matrix itself is returned if it has no other entries.
     """

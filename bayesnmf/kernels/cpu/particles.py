@@ -147,14 +147,14 @@ def filter_row(
     heed : callable, optional
         Function called between pieces of the work; an exception that it raises leaves an unfinished row.
     """
-    cells = slice(matrix.indptr[row], matrix.indptr[row + 1])
-    features = matrix.indices[cells]
+    entries = slice(matrix.indptr[row], matrix.indptr[row + 1])
+    features = matrix.indices[entries]
     alpha, r = (parameter[row if len(parameter) > 1 else 0] for parameter in (urn.shape, urn.weight))
     A, state, at = np.zeros_like(particles.sums), np.empty(1, dtype=np.uint64), np.array([-1, 0])
     log_p = 0.0
     while at[0] < len(features):
         log_p += _filter_row(
-            features, matrix.data[cells], alpha, r, urn.concentration, *particles, np.uint64(seed), A, state, at,
+            features, matrix.data[entries], alpha, r, urn.concentration, *particles, np.uint64(seed), A, state, at,
             tokens_at_once(particles.sums.size),
         )  # fmt: skip
         if heed is not None and at[0] < len(features):

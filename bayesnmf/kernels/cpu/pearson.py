@@ -1,7 +1,7 @@
 """Pearson's χ² of counts and their means, with small means pooled, in blocks of rows.
 
-A cell whose mean is small has a χ² of huge variance. Consecutive cells of a row (for χ² by column: of a column) with
-means below a limit are added up until the sum of their means reaches it, and count as one cell.
+An entry whose mean is small has a χ² of huge variance. Consecutive entries of a row (for χ² by column: of a column)
+with means below a limit are added up until the sum of their means reaches it, and count as one entry.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, th
 from bayesnmf.types import Array
 
 Hidden = Callable[[slice], Array]
-CELLS = 2**20  # cells of a block of dense means
-VISIT = 4  # cost of a cell, in multiply-adds
+ENTRIES = 2**20  # entries of a block of dense means
+VISIT = 4  # cost of an entry, in multiply-adds
 
 
 @compiled_on_disk(nogil=True)
 def _add_rows(counts: Array, means: Array, variances: Array, low: float, sums: Array, first: int, last: int) -> None:
-    """Add, for each row, Σ χ², Σ (χ²)² and the number of cells to `sums` (rows, 3)."""
+    """Add, for each row, Σ χ², Σ (χ²)² and the number of entries to `sums` (rows, 3)."""
     for i in range(first, last):
         counted = expected = spread = 0.0
         for j in range(counts.shape[1]):
@@ -71,7 +71,7 @@ def pearson_sums(
     *,
     by_column: bool = True,
 ) -> tuple[Array, Array]:
-    """Return Σ χ², Σ (χ²)² and the number of cells of each row, (n, 3), and of each column, (m, 3).
+    """Return Σ χ², Σ (χ²)² and the number of entries of each row, (n, 3), and of each column, (m, 3).
 
     Parameters
     ----------
@@ -80,9 +80,9 @@ def pearson_sums(
     loadings, components : ndarray of shape (n, K) and (K, m)
         Factors of the means.
     low : float
-        Least mean of a cell that is not pooled with others.
+        Least mean of an entry that is not pooled with others.
     hidden : callable, optional
-        Function of a slice of rows that returns which of their cells are left out, as booleans (rows, m).
+        Function of a slice of rows that returns which of their entries are left out, as booleans (rows, m).
     variances : callable, optional
         Function of means (rows, m) and their slice of rows that returns the variances of the counts; by default the
         means. The sums of columns are of Poisson counts.
@@ -92,7 +92,7 @@ def pearson_sums(
     n, m = matrix.shape
     of_rows, of_columns, open_ = np.zeros((n, 3)), np.zeros((m, 3)), np.zeros((m, 2))
     components = np.asarray(components, np.float64)
-    step = max(CELLS // max(m, 1), 1)
+    step = max(ENTRIES // max(m, 1), 1)
     for first in range(0, n, step):
         rows = slice(first, first + step)
         means = np.asarray(loadings[rows], np.float64) @ components
@@ -108,7 +108,7 @@ def pearson_sums(
 
 
 def _in_pieces(loop: Any, lines: int, length: int, given: tuple[Any, ...]) -> None:
-    """Run a loop over lines of `length` cells in blocks on free threads."""
+    """Run a loop over lines of `length` entries in blocks on free threads."""
     work = VISIT * lines * length
     threads = threads_or_default(None, work)
     bounds = even_bounds(lines, min(block_count(work), lines))

@@ -77,8 +77,8 @@ def _draw_rows(
         chosen = np.flatnonzero(row_counts > 0.0)
         if variance == QUADRATIC:
             chosen = np.flatnonzero(~missing[i]) if len(missing) else np.arange(m)
-        cells = max((len(chosen) + step - 1) // step, 1) * step
-        counts, parts = np.zeros(cells), np.zeros((rank, cells))
+        entries = max((len(chosen) + step - 1) // step, 1) * step
+        counts, parts = np.zeros(entries), np.zeros((rank, entries))
         for p in range(len(chosen)):
             counts[p] = row_counts[chosen[p]]
             for k in range(rank):
@@ -86,11 +86,11 @@ def _draw_rows(
         state[0] = stream(seed, i)
         own = exposure[i if len(exposure) > 1 else 0] * linear
         row = Row(counts, parts, own, shape, odds, 1.0 / max(total, 1.0), variance, dispersion)
-        _draw_row(state, row, moves, loadings[i], present[i], new_space(cells, min(rank, MOST), rank))
+        _draw_row(state, row, moves, loadings[i], present[i], new_space(entries, min(rank, MOST), rank))
 
 
 def draw_presence(
-    matrix: Any, components: Array, cells: tuple[Array, Array], prior: tuple[Array, Array],
+    matrix: Any, components: Array, entries: tuple[Array, Array], prior: tuple[Array, Array],
     noise: tuple[int, float, float], seed: int, moves: int, loadings: Array, present: Array,
     threads: int | None = None,
 ) -> None:  # fmt: skip
@@ -102,8 +102,8 @@ def draw_presence(
         Counts.
     components : ndarray (K, m)
         Components whose rows sum to 1.
-    cells : tuple of ndarray (n or 0, m) of bool, and (n or 1, K)
-        Missing cells, if any, and the sums of the components over the observed cells.
+    entries : tuple of ndarray (n or 0, m) of bool, and (n or 1, K)
+        Missing entries, if any, and the sums of the components over the observed entries.
     prior : tuple of ndarray (K,)
         Shapes of the loadings, and the logits of the chances of presence.
     noise : tuple of int, float and float
@@ -119,7 +119,7 @@ def draw_presence(
     """
     n, rank = loadings.shape
     work = 200 * moves * n * rank * components.shape[1]
-    given = matrix.indptr, matrix.indices, matrix.data, components, *cells, prior, noise, np.uint64(seed), moves
+    given = matrix.indptr, matrix.indices, matrix.data, components, *entries, prior, noise, np.uint64(seed), moves
 
     def draw(_: int, first: int, last: int) -> None:
         _draw_rows(*given, first, last, loadings, present)

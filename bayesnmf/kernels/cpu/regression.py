@@ -10,10 +10,16 @@ from scipy.sparse import csr_array
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.factors import is_padded, padded_copy, sum_rows, whole_vectors
-from bayesnmf.kernels.cpu.regression_row import derivatives, divide_cells, expected_counts, gather_cells, mix_cells
-from bayesnmf.kernels.cpu.rising import cluster_cells, cluster_derivatives
+from bayesnmf.kernels.cpu.regression_row import (
+    derivatives,
+    divide_entries,
+    expected_counts,
+    gather_entries,
+    mix_entries,
+)
+from bayesnmf.kernels.cpu.rising import cluster_derivatives, cluster_entries
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
-from bayesnmf.kernels.cpu.underflow import Spread, spread_of_cell
+from bayesnmf.kernels.cpu.underflow import Spread, spread_of_entry
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
@@ -37,29 +43,29 @@ def _regress_row(
     less: Array, rate: Array, sweeps: int, newton_steps: int, floor: float, least: float,
 ) -> None:  # fmt: skip
     """Make one EM step ([C] 38), so that no coefficient is stuck at 0, then sweeps of coordinate descent."""
-    cells, rank = len(counts), len(b)
-    mix_cells(cells, rank, b, gathered, least, mean)
+    entries, rank = len(counts), len(b)
+    mix_entries(entries, rank, b, gathered, least, mean)
     if len(spreads) == 0:
-        divide_cells(cells, counts, b.dtype.type(0), mean)
+        divide_entries(entries, counts, b.dtype.type(0), mean)
     else:
-        cluster_cells(cells, counts, spreads, b.dtype.type(0), mean)
-    expected_counts(cells, gathered, mean, expected)
+        cluster_entries(entries, counts, spreads, b.dtype.type(0), mean)
+    expected_counts(entries, gathered, mean, expected)
     for k in range(rank):
         below = rate[k] + exposure[k]
         if below > 0:
             b[k] = (less[k] + b[k] * expected[k]) / below
         b[k] = max(b[k], floor)
-    mix_cells(cells, rank, b, gathered, least, mean)
+    mix_entries(entries, rank, b, gathered, least, mean)
     before, change = 0, b.dtype.type(0)  # the step that the means do not yet include
     for _ in range(sweeps):
         for k in range(rank):
             for _ in range(newton_steps):
                 old = b[k]
                 if len(spreads) == 0:
-                    first, second = derivatives(cells, before, change, k, counts, gathered, least, mean)
+                    first, second = derivatives(entries, before, change, k, counts, gathered, least, mean)
                 else:
                     given = counts, spreads, gathered, least, mean
-                    first, second = cluster_derivatives(cells, before, change, k, *given)
+                    first, second = cluster_derivatives(entries, before, change, k, *given)
                 b[k] = _newton(first, second, exposure[k] + rate[k], less[k], old, floor)
                 before, change = k, b[k] - old
                 if abs(change) < 0.5 * old:
@@ -83,15 +89,15 @@ def _regress(
     spreads = np.ones(0 if spread is None else longest)
     for i in range(start, stop):
         first, last = indptr[i], indptr[i + 1]
-        cells = (last - first + step - 1) // step * step
-        gathered = space[: V.shape[1] * cells].reshape((V.shape[1], cells))
-        for p in range(0, cells, step):
-            gather_cells(first + p, min(step, last - first - p), p, indices, values, V, counts, gathered)
+        entries = (last - first + step - 1) // step * step
+        gathered = space[: V.shape[1] * entries].reshape((V.shape[1], entries))
+        for p in range(0, entries, step):
+            gather_entries(first + p, min(step, last - first - p), p, indices, values, V, counts, gathered)
         if spread is not None:
             for p in range(last - first):
-                spreads[p] = spread_of_cell(spread[0][i], spread[1], indices[first + p])
+                spreads[p] = spread_of_entry(spread[0][i], spread[1], indices[first + p])
         _regress_row(
-            counts[:cells], spreads[:cells], gathered, mean, expected, out[i, : exposure.shape[1]],
+            counts[:entries], spreads[:entries], gathered, mean, expected, out[i, : exposure.shape[1]],
             exposure[i % len(exposure)], less[i % len(less)], rate[i % len(rate)], sweeps, newton_steps, floor, least,
         )  # fmt: skip
 

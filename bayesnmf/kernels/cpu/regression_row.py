@@ -1,6 +1,6 @@
 """Vector loops over the nonzeros of one row: the innermost parts of coordinate descent and of settling rows.
 
-The components at the nonzeros of a row are gathered once, transposed, into `gathered` (K, whole vectors of cells), so
+The components at the nonzeros of a row are gathered once, transposed, into `gathered` (K, whole vectors of entries), so
 that every coordinate reads contiguous numbers. After the last nonzero the first one is repeated with a count of 0, so
 that no loop has a remainder.
 """
@@ -26,8 +26,8 @@ def _width(builder: Any, array: Any) -> Any:
 
 
 @instruction
-def gather_cells(
-    typing: Any, first: Any, cells: Any, at: Any, indices: Any, values: Any, V: Any, counts: Any, gathered: Any
+def gather_entries(
+    typing: Any, first: Any, entries: Any, at: Any, indices: Any, values: Any, V: Any, counts: Any, gathered: Any
 ) -> Any:
     """Write at most one vector of nonzeros, from position `first`, to `counts` and `gathered` from column `at` on.
 
@@ -36,10 +36,10 @@ def gather_cells(
     arrays = (indices, values, V, counts, gathered)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        first, cells, at, *given = arguments
+        first, entries, at, *given = arguments
         indices_, values_, V_, counts_, gathered_ = _as_arrays(context, builder, arrays, given)
         on = Vectors(context, builder, V.dtype)
-        mask = on.first_lanes(cells)
+        mask = on.first_lanes(entries)
         same = on.splat(builder.load(builder.gep(indices_.data, [first])))
         where = on.load_masked(indices_, first, mask, same)
         on.store(on.counts(values_, values.dtype, first, mask), counts_, at)
@@ -59,12 +59,12 @@ def gather_cells(
 
 
 @instruction
-def mix_cells(typing: Any, vectors: Any, rank: Any, b: Any, gathered: Any, least: Any, mean: Any) -> Any:
-    """Write max(Σ_k b_k gathered_k, least) to `mean`, for a number of cells that is a multiple of a vector."""
+def mix_entries(typing: Any, vectors: Any, rank: Any, b: Any, gathered: Any, least: Any, mean: Any) -> Any:
+    """Write max(Σ_k b_k gathered_k, least) to `mean`, for a number of entries that is a multiple of a vector."""
     arrays = (b, gathered, mean)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        cells, rank, *given = arguments
+        entries, rank, *given = arguments
         b_, gathered_, mean_ = _as_arrays(context, builder, arrays, [given[0], given[1], given[3]])
         on = Vectors(context, builder, gathered.dtype)
         length, floor = _width(builder, gathered_), on.splat(given[2])
@@ -86,10 +86,10 @@ def mix_cells(typing: Any, vectors: Any, rank: Any, b: Any, gathered: Any, least
 
         # Several vectors in parallel: with one alone, each addition would wait for the one before it.
         step = LONG(AT_ONCE * on.lanes)
-        whole = builder.mul(builder.sdiv(cells, step), step)
+        whole = builder.mul(builder.sdiv(entries, step), step)
         with cgutils.for_range_slice(builder, LONG(0), whole, step, LONG) as (at, _):
             mix(at, AT_ONCE)
-        with cgutils.for_range_slice(builder, whole, cells, LONG(on.lanes), LONG) as (at, _):
+        with cgutils.for_range_slice(builder, whole, entries, LONG(on.lanes), LONG) as (at, _):
             mix(at, 1)
         return context.get_dummy_value()
 
@@ -97,18 +97,18 @@ def mix_cells(typing: Any, vectors: Any, rank: Any, b: Any, gathered: Any, least
 
 
 @instruction
-def divide_cells(typing: Any, cells: Any, counts: Any, least: Any, mean: Any) -> Any:
+def divide_entries(typing: Any, entries: Any, counts: Any, least: Any, mean: Any) -> Any:
     """Replace the means by counts / mean, or by 0 where mean ≤ `least`; return whether a count is lost that way."""
     arrays = (counts, mean)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        cells, counts_, least, mean_ = arguments
+        entries, counts_, least, mean_ = arguments
         counts_, mean_ = _as_arrays(context, builder, arrays, [counts_, mean_])
         on = Vectors(context, builder, mean.dtype)
         floor, nothing = on.splat(least), on.constant(0.0)
         slot = cgutils.alloca_once(builder, on.type)
         builder.store(nothing, slot)
-        with cgutils.for_range_slice(builder, LONG(0), cells, LONG(on.lanes), LONG) as (at, _):
+        with cgutils.for_range_slice(builder, LONG(0), entries, LONG(on.lanes), LONG) as (at, _):
             count, value = on.load(counts_, at), on.load(mean_, at)
             low = builder.fcmp_ordered("<=", value, floor)
             builder.store(builder.fadd(builder.load(slot), builder.select(low, count, nothing)), slot)
@@ -119,7 +119,7 @@ def divide_cells(typing: Any, cells: Any, counts: Any, least: Any, mean: Any) ->
 
 
 @instruction
-def expected_counts(typing: Any, cells: Any, gathered: Any, ratio: Any, out: Any) -> Any:
+def expected_counts(typing: Any, entries: Any, gathered: Any, ratio: Any, out: Any) -> Any:
     """Write Σ gathered_k ratio for every k. With ratio = counts / mean, that is the expected count per unit of b_k.
 
     `out` has as many elements as `gathered` has rows.
@@ -127,7 +127,7 @@ def expected_counts(typing: Any, cells: Any, gathered: Any, ratio: Any, out: Any
     arrays = (gathered, ratio, out)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        cells, *given = arguments
+        entries, *given = arguments
         gathered_, ratio_, out_ = _as_arrays(context, builder, arrays, given)
         on = Vectors(context, builder, gathered.dtype)
         rows, length = cgutils.unpack_tuple(builder, gathered_.shape, 2)
@@ -136,7 +136,7 @@ def expected_counts(typing: Any, cells: Any, gathered: Any, ratio: Any, out: Any
             for slot in slots:
                 builder.store(on.constant(0.0), slot)
             begins = [builder.mul(builder.add(k, LONG(q)), length) for q in range(AT_ONCE)]
-            with cgutils.for_range_slice(builder, LONG(0), cells, LONG(on.lanes), LONG) as (at, _):
+            with cgutils.for_range_slice(builder, LONG(0), entries, LONG(on.lanes), LONG) as (at, _):
                 weight = on.load(ratio_, at)
                 for slot, begin in zip(slots, begins, strict=True):
                     vector = on.load(gathered_, builder.add(begin, at))
@@ -151,7 +151,7 @@ def expected_counts(typing: Any, cells: Any, gathered: Any, ratio: Any, out: Any
 
 @instruction
 def derivatives(
-    typing: Any, cells: Any, before: Any, change: Any, k: Any, counts: Any, gathered: Any, least: Any, mean: Any
+    typing: Any, entries: Any, before: Any, change: Any, k: Any, counts: Any, gathered: Any, least: Any, mean: Any
 ) -> Any:
     """Move the means by change × gathered_before, then return Σ x w and Σ x w² with w = gathered_k / mean.
 
@@ -160,7 +160,7 @@ def derivatives(
     arrays = (counts, gathered, mean)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        cells, before, change, k, counts, gathered_, least, mean = arguments
+        entries, before, change, k, counts, gathered_, least, mean = arguments
         counts_, gathered_, mean_ = _as_arrays(context, builder, arrays, [counts, gathered_, mean])
         on = Vectors(context, builder, gathered.dtype)
         length = _width(builder, gathered_)
@@ -169,7 +169,7 @@ def derivatives(
         slots = [cgutils.alloca_once(builder, on.type) for _ in range(2)]
         for slot in slots:
             builder.store(on.constant(0.0), slot)
-        with cgutils.for_range_slice(builder, LONG(0), cells, LONG(on.lanes), LONG) as (at, _):
+        with cgutils.for_range_slice(builder, LONG(0), entries, LONG(on.lanes), LONG) as (at, _):
             new = on.multiply_add(change, on.load(gathered_, builder.add(moved, at)), on.load(mean_, at))
             new = builder.select(builder.fcmp_ordered("<", new, floor), floor, new)
             on.store(new, mean_, at)

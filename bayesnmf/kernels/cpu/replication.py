@@ -39,9 +39,9 @@ class CountStatistics(NamedTuple):
     misfits : Misfits
         Misfits to the means that the counts are drawn from.
     histogram : ndarray of shape (bins,)
-        Number of cells that hold 0, 1, 2, ….
+        Number of entries that hold 0, 1, 2, ….
     largest, squares, nonzeros : float
-        Largest count, sum of squared counts, and number of cells that are not 0.
+        Largest count, sum of squared counts, and number of entries that are not 0.
     """
 
     row_totals: Array
@@ -64,7 +64,7 @@ class CountStatistics(NamedTuple):
 
 @compiled_on_disk(inline="always")
 def _excess(x: float, u: Array, v: Array) -> float:
-    """Return (√x − √λ)² − λ of a cell with mean λ = u·v: how much its misfit exceeds the misfit of a count of 0."""
+    """Return (√x − √λ)² − λ of an entry with mean λ = u·v: how much its misfit exceeds the misfit of a count of 0."""
     mean = 0.0
     for k in range(len(u)):
         mean += u[k] * v[k]
@@ -85,15 +85,15 @@ def _replicate_rows(
     """
     m, rank = Vt.shape
     state = np.empty(1, dtype=np.uint64)
-    row, touched = np.zeros(m), np.empty(m + 1, dtype=np.int64)  # one spare element, for cells not new
+    row, touched = np.zeros(m), np.empty(m + 1, dtype=np.int64)  # one spare element, for entries not new
     numbers, scratch = np.empty(rank), np.zeros(rank)
     largest = squares = nonzeros = 0.0
     for i in range(first, last):
         state[0] = stream(seed, origin + i)
-        cells = draw_row(state, i, U, Vt, sums, totals, tables, noise, numbers, scratch, row, touched)
-        histogram[0] += m - cells
-        nonzeros += cells
-        for q in range(cells):
+        entries = draw_row(state, i, U, Vt, sums, totals, tables, noise, numbers, scratch, row, touched)
+        histogram[0] += m - entries
+        nonzeros += entries
+        for q in range(entries):
             j = touched[q]
             x = row[j]
             row[j] = 0.0
@@ -178,7 +178,7 @@ def misfits(matrix: csr_array, loadings: Array, components: Array, threads: int 
 
 
 def _with_means(loadings: Array, components: Array, rows: Array, features: Array) -> Misfits:
-    """Add the means of all cells to the excesses of the nonzero cells."""
+    """Add the means of all entries to the excesses of the nonzero entries."""
     return Misfits(rows + loadings @ components.sum(axis=1), features + loadings.sum(axis=0) @ components)
 
 
@@ -187,22 +187,22 @@ def _draw_rows(
     U: Array, Vt: Array, sums: Array, totals: Array, tables: tuple[Array, Array], noise: Any, seed: Any, first: int,
     last: int, ends: Array, indices: Array, values: Array,
 ) -> None:  # fmt: skip
-    """Draw rows, and write their nonzero cells before `ends` (n,); without room, write their numbers there."""
+    """Draw rows, and write their nonzero entries before `ends` (n,); without room, write their numbers there."""
     m, rank = Vt.shape
     state = np.empty(1, dtype=np.uint64)
-    row, touched = np.zeros(m), np.empty(m + 1, dtype=np.int64)  # one spare element, for cells not new
+    row, touched = np.zeros(m), np.empty(m + 1, dtype=np.int64)  # one spare element, for entries not new
     numbers, scratch = np.empty(rank), np.zeros(rank)
     for i in range(first, last):
         state[0] = stream(seed, i)
-        cells = draw_row(state, i, U, Vt, sums, totals, tables, noise, numbers, scratch, row, touched)
+        entries = draw_row(state, i, U, Vt, sums, totals, tables, noise, numbers, scratch, row, touched)
         if len(indices) == 0:
-            ends[i] = cells
+            ends[i] = entries
         else:
-            places, end = np.sort(touched[:cells]), ends[i]
-            for q in range(cells):
-                indices[end - cells + q] = places[q]
-                values[end - cells + q] = row[places[q]]
-        row[touched[:cells]] = 0.0
+            places, end = np.sort(touched[:entries]), ends[i]
+            for q in range(entries):
+                indices[end - entries + q] = places[q]
+                values[end - entries + q] = row[places[q]]
+        row[touched[:entries]] = 0.0
 
 
 def replicated_counts(
@@ -211,7 +211,7 @@ def replicated_counts(
 ) -> csr_array:  # fmt: skip
     """Draw counts with means loadings @ components, or shares of them given row totals, as a canonical matrix (n, m).
 
-    Rows are drawn twice, first to see how many cells are not 0; their streams give the same counts both times.
+    Rows are drawn twice, first to see how many entries are not 0; their streams give the same counts both times.
 
     Parameters
     ----------
@@ -236,8 +236,8 @@ def replicated_counts(
 
     draw_into(np.empty(0, np.int32), np.empty(0))
     np.cumsum(ends, out=ends)
-    cells = int(ends[-1]) if n else 0
-    indices, values = np.empty(cells, np.int32), np.empty(cells)
-    if cells:
+    entries = int(ends[-1]) if n else 0
+    indices, values = np.empty(entries, np.int32), np.empty(entries)
+    if entries:
         draw_into(indices, values)
     return csr_array((values, indices, np.concatenate([[0], ends])), shape=(n, m))

@@ -122,7 +122,7 @@ class Rising:
 def rising_sums(
     typing: Any, length: Any, counts: Any, means: Any, spreads: Any, weights: Any, logs: Any, curvatures: Any
 ) -> Any:
-    """Write W, L and V for the first `length` cells, a multiple of a vector, of float64; None skips L or V.
+    """Write W, L and V for the first `length` entries, a multiple of a vector, of float64; None skips L or V.
 
     Counts of 0 give 0; means and spreads must be above 0.
     """
@@ -147,8 +147,8 @@ def rising_sums(
     return types.void(types.int64, *arrays), generate
 
 
-class _Cells:
-    """Emits sums of a vector of cells in the dtype of the means; spreads are of float64."""
+class _Entries:
+    """Emits sums of a vector of entries in the dtype of the means; spreads are of float64."""
 
     def __init__(self, context: Any, builder: Any, dtype: Any) -> None:
         self.on, self.builder = Vectors(context, builder, dtype), builder
@@ -164,19 +164,19 @@ class _Cells:
 
 
 @instruction
-def cluster_cells(typing: Any, cells: Any, counts: Any, spreads: Any, least: Any, means: Any) -> Any:
+def cluster_entries(typing: Any, entries: Any, counts: Any, spreads: Any, least: Any, means: Any) -> Any:
     """Replace the means by W, or by 0 where mean ≤ `least`; return whether a count is lost that way."""
     kinds = (counts, spreads, means)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        cells, counts_, spreads_, least, means_ = arguments
+        entries, counts_, spreads_, least, means_ = arguments
         pairs = zip(kinds, [counts_, spreads_, means_], strict=True)
         x, spread, mean = (context.make_array(kind)(context, builder, value=value) for kind, value in pairs)
-        emitted = _Cells(context, builder, means.dtype)
+        emitted = _Entries(context, builder, means.dtype)
         on = emitted.on
         floor, nothing = on.splat(least), on.constant(0.0)
         slot = cgutils.alloca_once_value(builder, nothing)
-        with cgutils.for_range_slice(builder, LONG(0), cells, LONG(on.lanes), LONG) as (at, _):
+        with cgutils.for_range_slice(builder, LONG(0), entries, LONG(on.lanes), LONG) as (at, _):
             count, value = on.load(x, at), on.load(mean, at)
             low = builder.fcmp_ordered("<=", value, floor)
             builder.store(builder.fadd(builder.load(slot), builder.select(low, count, nothing)), slot)
@@ -189,23 +189,23 @@ def cluster_cells(typing: Any, cells: Any, counts: Any, spreads: Any, least: Any
 
 @instruction
 def cluster_derivatives(
-    typing: Any, cells: Any, before: Any, change: Any, k: Any, counts: Any, spreads: Any, gathered: Any, least: Any,
+    typing: Any, entries: Any, before: Any, change: Any, k: Any, counts: Any, spreads: Any, gathered: Any, least: Any,
     means: Any,
 ) -> Any:  # fmt: skip
     """Move the means by change × gathered_before, then return Σ W g and Σ V g² with g = gathered_k."""
     kinds = (counts, spreads, gathered, means)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        cells, before, change, k, counts_, spreads_, gathered_, least, means_ = arguments
+        entries, before, change, k, counts_, spreads_, gathered_, least, means_ = arguments
         pairs = zip(kinds, [counts_, spreads_, gathered_, means_], strict=True)
         x, spread, factor, mean = (context.make_array(kind)(context, builder, value=value) for kind, value in pairs)
-        emitted = _Cells(context, builder, gathered.dtype)
+        emitted = _Entries(context, builder, gathered.dtype)
         on = emitted.on
         length = cgutils.unpack_tuple(builder, factor.shape, 2)[1]
         moved, own = builder.mul(before, length), builder.mul(k, length)
         change, floor = on.splat(change), on.splat(least)
         slots = [cgutils.alloca_once_value(builder, on.constant(0.0)) for _ in range(2)]
-        with cgutils.for_range_slice(builder, LONG(0), cells, LONG(on.lanes), LONG) as (at, _):
+        with cgutils.for_range_slice(builder, LONG(0), entries, LONG(on.lanes), LONG) as (at, _):
             new = on.multiply_add(change, on.load(factor, builder.add(moved, at)), on.load(mean, at))
             new = builder.select(builder.fcmp_ordered("<", new, floor), floor, new)
             on.store(new, mean, at)

@@ -19,8 +19,8 @@ from bayesnmf.kernels.cpu.streams import stream, uniform
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
 from bayesnmf.types import Array
 
-WORK = 10  # cost of one component of a drawn cell, in multiply-adds
-CELLS = 64  # cells of a row drawn at a time, so that their weights stay in the first-level cache
+WORK = 10  # cost of one component of a drawn entry, in multiply-adds
+ENTRIES = 64  # entries of a row drawn at a time, so that their weights stay in the first-level cache
 
 
 @compiled_on_disk(nogil=True)
@@ -139,7 +139,7 @@ def add_multinomial(state: Array, count: int, cumulative: Array, a: Array, b: Ar
 
 @compiled_on_disk(nogil=True)
 def _cumulate(u: Array, Vt: Array, features: Array, cumulative: Array) -> None:
-    """Fill rows of `cumulative` (3 spare ones) with Σ u_k v_k, four cells at once, as sums are serial chains."""
+    """Fill rows of `cumulative` (3 spare ones) with Σ u_k v_k, four entries at once, as sums are serial chains."""
     last = len(features) - 1
     for q in range(0, last + 1, 4):
         v0, v1 = Vt[features[q]], Vt[features[min(q + 1, last)]]
@@ -161,11 +161,11 @@ def _draw_row(
     features: Array, values: Array, u: Array, Vt: Array, state: Array, cumulative: Array, a: Array, received: Array
 ) -> float:
     """Add the draws of a row to its totals a (K,) and to `received` (m, K); return the row's ℓ."""
-    cells = len(cumulative) - 3
+    entries = len(cumulative) - 3
     rank = len(u)
     loglik = 0.0
-    for start in range(0, len(features), cells):
-        stop = min(start + cells, len(features))
+    for start in range(0, len(features), entries):
+        stop = min(start + entries, len(features))
         _cumulate(u, Vt, features[start:stop], cumulative)  # separate from the draws, so that the gathers overlap
         for p in range(start, stop):
             weights = cumulative[p - start]
@@ -178,7 +178,7 @@ def _draw_row(
 
 @compiled_on_disk(nogil=True)
 def logarithmic_weights(u: Array, v: Array, cumulative: Array) -> None:
-    """Fill the cumulative weights of a cell whose mean underflows, computed with logarithms."""
+    """Fill the cumulative weights of an entry whose mean underflows, computed with logarithms."""
     top = -math.inf
     for k in range(len(u)):
         cumulative[k] = math.log(max(u[k], 2.3e-308)) + math.log(max(v[k], 2.3e-308))
@@ -196,7 +196,7 @@ def _draw_allocations(
 ) -> float:  # fmt: skip
     """Add the drawn totals of rows to A (n, K) and Bt (m, K); return the rows' ℓ. Row `i` has stream `origin + i`."""
     state = np.empty(1, dtype=np.uint64)
-    cumulative = np.empty((CELLS + 3, U.shape[1]))
+    cumulative = np.empty((ENTRIES + 3, U.shape[1]))
     loglik = 0.0
     for i in range(start, stop):
         state[0] = stream(seed, origin + i)

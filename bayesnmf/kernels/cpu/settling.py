@@ -15,11 +15,11 @@ from scipy.sparse import csr_array
 from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.factors import padded, rows_in_memory, whole_vectors
-from bayesnmf.kernels.cpu.regression_row import divide_cells, expected_counts, gather_cells, mix_cells
-from bayesnmf.kernels.cpu.rising import cluster_cells
+from bayesnmf.kernels.cpu.regression_row import divide_entries, expected_counts, gather_entries, mix_entries
+from bayesnmf.kernels.cpu.rising import cluster_entries
 from bayesnmf.kernels.cpu.special import scaled_exp_digamma
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
-from bayesnmf.kernels.cpu.underflow import Spread, share_out_cell, spread_of_cell
+from bayesnmf.kernels.cpu.underflow import Spread, share_out_entry, spread_of_entry
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
@@ -31,13 +31,13 @@ FINITE = FAST | {"nnan"}
 
 
 @compiled_on_disk(nogil=True)
-def _add_lost_cells(counts: Array, gathered: Array, ratio: Array, u: Array, clusters: bool, total: Array) -> None:
-    """Add the cells whose mean underflowed (their ratio is 0), computed with logarithms; counts may be one cluster."""
+def _add_lost_entries(counts: Array, gathered: Array, ratio: Array, u: Array, clusters: bool, total: Array) -> None:
+    """Add the entries whose mean underflowed (their ratio is 0), by logarithms; counts may be one cluster."""
     rank = len(total)
     aside = np.zeros(rank, dtype=u.dtype)
     for p in range(len(counts)):
         if ratio[p] == 0 and counts[p] > 0:
-            share_out_cell(1.0 if clusters else counts[p], u, gathered[:rank, p].copy(), total, aside)
+            share_out_entry(1.0 if clusters else counts[p], u, gathered[:rank, p].copy(), total, aside)
 
 
 @compiled_on_disk(nogil=True, fastmath=FINITE)
@@ -89,18 +89,18 @@ def _settle_row(
     value: Array, total: Array,
 ) -> int:  # fmt: skip
     """Fill the total of a row; return the number of updates until it settled, or `-most` if it did not."""
-    cells, rank = len(counts), len(total)
+    entries, rank = len(counts), len(total)
     for update in range(most):
-        mix_cells(cells, rank, u, gathered, least, ratio)
+        mix_entries(entries, rank, u, gathered, least, ratio)
         if len(spreads):
-            lost = cluster_cells(cells, counts, spreads, least, ratio)
+            lost = cluster_entries(entries, counts, spreads, least, ratio)
         else:
-            lost = divide_cells(cells, counts, least, ratio)
-        expected_counts(cells, gathered, ratio, expected)
+            lost = divide_entries(entries, counts, least, ratio)
+        expected_counts(entries, gathered, ratio, expected)
         for k in range(rank):
             total[k] = u[k] * expected[k]
         if lost:
-            _add_lost_cells(counts, gathered, ratio, u, len(spreads) > 0, total)
+            _add_lost_entries(counts, gathered, ratio, u, len(spreads) > 0, total)
         for k in range(rank):
             s[k] = prior[k] + total[k]
         _update_row(s, scale, expects, len(spreads) > 0, value, u, rank)
@@ -129,17 +129,17 @@ def _settle(
     s, mean, value = np.ones(doubles), np.empty(rank), np.zeros(doubles)
     for i in range(start, stop):
         first, last = indptr[i], indptr[i + 1]
-        cells = (last - first + step - 1) // step * step
-        gathered = space[: width * cells].reshape((width, cells))
-        for p in range(0, cells, step):
-            gather_cells(first + p, min(step, last - first - p), p, indices, values, V, counts, gathered)
+        entries = (last - first + step - 1) // step * step
+        gathered = space[: width * entries].reshape((width, entries))
+        for p in range(0, entries, step):
+            gather_entries(first + p, min(step, last - first - p), p, indices, values, V, counts, gathered)
         if spread is not None:
             for p in range(last - first):
-                spreads[p] = spread_of_cell(spread[0][i], spread[1], indices[first + p])
+                spreads[p] = spread_of_entry(spread[0][i], spread[1], indices[first + p])
         for k in range(rank):
             u[k], mean[k] = begin[i, k], means[i, k]
         updates[i] = _settle_row(
-            counts[:cells], spreads[:cells], gathered, ratio, prior[i % len(prior)], scale[i % len(scale)], expects,
+            counts[:entries], spreads[:entries], gathered, ratio, prior[i % len(prior)], scale[i % len(scale)], expects,
             simplex, tol, most, least, u, expected, s, mean, value, totals[i],
         )  # fmt: skip
 

@@ -19,11 +19,11 @@ AHEAD = 16  # distance, in nonzeros, at which factor rows are prefetched
 def share_block(scatter: bool, take_log: bool) -> Any:
     """Return an intrinsic that works on at most one vector of nonzeros.
 
-    Its arguments are ``first, cells, indices, values, u, V, kept, received, sums, least, spread, spreads``: the
+    Its arguments are ``first, entries, indices, values, u, V, kept, received, sums, least, spread, spreads``: the
     position and the number of the nonzeros, whose factor rows are V[indices]; the row's own factor u (K,); kept (K,),
     to which it adds Σ_j R_j V_j; received (m, K), to which it adds R_j u if `scatter`; sums, one vector, to which it
-    adds x log mean if `take_log`. Factors are padded to whole vectors. It returns a bit for each cell, set where the
-    mean is below `least`; such cells add nothing.
+    adds x log mean if `take_log`. Factors are padded to whole vectors. It returns a bit for each entry, set where the
+    mean is below `least`; such entries add nothing.
 
     R is x / mean where `spread` is None. Otherwise R and the logarithm are the sums W and L of counts that cluster
     (`bayesnmf.kernels.cpu.rising`), with the spread of the row times that of each column, if `spreads` is not None.
@@ -31,13 +31,13 @@ def share_block(scatter: bool, take_log: bool) -> Any:
 
     @instruction
     def block(
-        typing: Any, first: Any, cells: Any, indices: Any, values: Any, u: Any, V: Any, kept: Any, received: Any,
+        typing: Any, first: Any, entries: Any, indices: Any, values: Any, u: Any, V: Any, kept: Any, received: Any,
         sums: Any, least: Any, spread: Any, spreads: Any,
     ) -> Any:  # fmt: skip
         arrays = (indices, values, u, V, kept, received, sums)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            first, cells, *given, least, of_row, of_columns = arguments
+            first, entries, *given, least, of_row, of_columns = arguments
             pairs = zip(arrays, given, strict=True)
             made = [context.make_array(kind)(context, builder, value=value) for kind, value in pairs]
             on = Vectors(context, builder, V.dtype)
@@ -47,7 +47,7 @@ def share_block(scatter: bool, take_log: bool) -> Any:
                 emitted.spread = of_row
                 if not isinstance(spreads, types.NoneType):
                     emitted.spreads = context.make_array(spreads)(context, builder, value=of_columns)
-            return emitted.emit(first, cells, least)
+            return emitted.emit(first, entries, least)
 
         return types.int64(types.int64, types.int64, *arrays, least, spread, spreads), generate
 
@@ -73,11 +73,11 @@ class NonzeroBlock:
     def __init__(self, on: Vectors, index: Any) -> None:
         self.on, self.builder, self.index = on, on.builder, index
 
-    def _nonzeros(self, first: Any, cells: Any, mask: Any) -> tuple[Any, Any]:
+    def _nonzeros(self, first: Any, entries: Any, mask: Any) -> tuple[Any, Any]:
         """Read indices and values; after the last nonzero, fill up with the first index and the value 0."""
         on, b = self.on, self.builder
         slots = cgutils.alloca_once(b, self.index), cgutils.alloca_once(b, on.type)
-        with b.if_else(b.icmp_signed("==", cells, LONG(on.lanes))) as (full, part):
+        with b.if_else(b.icmp_signed("==", entries, LONG(on.lanes))) as (full, part):
             with full:
                 b.store(on.load(self.indices, first, self.index), slots[0])
                 b.store(on.counts(self.values, self.given, first), slots[1])
@@ -137,10 +137,10 @@ class _ShareBlock(NonzeroBlock):
         self.scatter, self.take_log = scatter, take_log
         self.width = cgutils.unpack_tuple(self.builder, self.V.shape, 2)[1]
 
-    def emit(self, first: Any, cells: Any, least: Any) -> Any:
+    def emit(self, first: Any, entries: Any, least: Any) -> Any:
         on, b = self.on, self.builder
-        mask = on.first_lanes(cells)
-        index, x = self._nonzeros(first, cells, mask)
+        mask = on.first_lanes(entries)
+        index, x = self._nonzeros(first, entries, mask)
         rows = [self._row_offset(index, q) for q in range(on.lanes)]
         self._prefetch(first, [self.V, self.received] if self.scatter else [self.V])
         (mean,) = self._products(rows, [(self.u, self.V)])

@@ -7,7 +7,7 @@ total τ = Σ u_k, so that the shares are Dirichlet(a). In t = log u the log den
     Σ_j ℓ(x_j, λ_j) + Σ_S (o_k − logΓ(a_k) + a_k t_k − r u_k) + logΓ(A) + (1 − A) log τ + log r,    A = Σ_S a_k
 
 ℓ is x log λ − λ for Poisson counts, L − e λ for counts in clusters (`rising.py`), and for counts of quadratic variance
-x log λ − (x + 1/α) log(1 + αλ), for which all observed cells are needed, not just the nonzeros.
+x log λ − (x + 1/α) log(1 + αλ), for which all observed entries are needed, not just the nonzeros.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOOPS: Any = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
 
 
 class Row(NamedTuple):
-    """A row: counts (c,), components at these cells (K, c), what multiplies u in −Σ λ (K,), prior and noise."""
+    """A row: counts (c,), components at these entries (K, c), what multiplies u in −Σ λ (K,), prior and noise."""
 
     counts: Any
     parts: Any
@@ -54,7 +54,7 @@ class Support(NamedTuple):
 
 
 class Space(NamedTuple):
-    """Memory to work in: of cells (c,), of members, of all components."""
+    """Memory to work in: of entries (c,), of members, of all components."""
 
     means: Any
     weights: Any
@@ -81,9 +81,9 @@ def new_support(cap: int) -> Support:
 
 
 @compiled_on_disk(nogil=True)
-def new_space(cells: int, cap: int, rank: int) -> Space:
-    """Return memory for a row of so many cells."""
-    c, k = cells, rank
+def new_space(entries: int, cap: int, rank: int) -> Space:
+    """Return memory for a row of so many entries."""
+    c, k = entries, rank
     return Space(
         np.empty(c), np.empty(c), np.empty(c), np.empty(c), np.empty(c), np.empty(c), np.empty(cap), np.empty(cap),
         np.empty((cap, c)), np.empty((cap, cap)), np.empty(cap), np.empty(k + 1), np.empty(k), np.empty(k),
@@ -153,17 +153,17 @@ def fill_weights(row: Row, here: Space) -> None:
 @compiled_on_disk(nogil=True)
 def log_likelihood(row: Row, here: Space) -> float:
     """Return Σ ℓ at the means, without −e λ."""
-    cells = len(row.counts)
+    entries = len(row.counts)
     if row.variance == LINEAR:
         here.one[:] = row.dispersion
-        rising_sums(cells, row.counts, here.means, here.one, here.weights, here.other, None)
+        rising_sums(entries, row.counts, here.means, here.one, here.weights, here.other, None)
         return here.other.sum()
-    found = weighted_logarithms(cells, row.counts, here.means)
+    found = weighted_logarithms(entries, row.counts, here.means)
     if row.variance == QUADRATIC:
-        for j in range(cells):
+        for j in range(entries):
             here.one[j] = 1.0 + row.dispersion * here.means[j]
             here.other[j] = row.counts[j] + 1.0 / row.dispersion
-        found -= weighted_logarithms(cells, here.other, here.one)
+        found -= weighted_logarithms(entries, here.other, here.one)
     return found
 
 

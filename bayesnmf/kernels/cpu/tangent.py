@@ -45,11 +45,11 @@ class _TangentBlock(NonzeroBlock):
         self.indices, self.values = arrays["indices"], arrays.get("values")
         self.width = cgutils.unpack_tuple(builder, arrays["V"].shape, 2)[1]
 
-    def weigh(self, first: Any, cells: Any, at: Any, least: Any) -> None:
+    def weigh(self, first: Any, entries: Any, at: Any, least: Any) -> None:
         """Store X / mean, Y / mean, the tangent of log mean, and 1 / mean; add to the tangent of the row."""
         on, b, found = self.on, self.builder, self.arrays
-        mask = on.first_lanes(cells)
-        index, x = self._nonzeros(first, cells, mask)
+        mask = on.first_lanes(entries)
+        index, x = self._nonzeros(first, entries, mask)
         y = on.counts(found["bends"], self.bent, first, mask)
         rows = [self._row_offset(index, q) for q in range(on.lanes)]
         self._prefetch(first, [found["V"], found["W"]])
@@ -71,10 +71,10 @@ class _TangentBlock(NonzeroBlock):
                 halves[1] = on.multiply_add(other, on.load(found["V"], b.add(row, at)), halves[1])
             on.store(b.fadd(*halves), found["kept"], at)
 
-    def answer(self, first: Any, cells: Any, at: Any) -> None:
+    def answer(self, first: Any, entries: Any, at: Any) -> None:
         """Add to the tangents of the components, given the tangent of the row's factor."""
         on, b, found = self.on, self.builder, self.arrays
-        mask = on.first_lanes(cells)
+        mask = on.first_lanes(entries)
         same = on.splat(b.load(b.gep(self.indices.data, [first])))
         index = on.load_masked(self.indices, first, mask, same)
         rows = [self._row_offset(index, q) for q in range(on.lanes)]
@@ -92,8 +92,8 @@ class _TangentBlock(NonzeroBlock):
 
 
 @instruction
-def weigh_cells(
-    typing: Any, first: Any, cells: Any, at: Any, least: Any, indices: Any, values: Any, bends: Any, u: Any, V: Any,
+def weigh_entries(
+    typing: Any, first: Any, entries: Any, at: Any, least: Any, indices: Any, values: Any, bends: Any, u: Any, V: Any,
     W: Any, kept: Any, ratios: Any, turns: Any, shifts: Any, inverses: Any,
 ) -> Any:  # fmt: skip
     """Weigh at most one vector of nonzeros of a row, whose factor rows are V[indices], and W their tangents.
@@ -106,16 +106,16 @@ def weigh_cells(
     }  # fmt: skip
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        first, cells, at, least, *given = arguments
-        _TangentBlock(context, builder, kinds, given).weigh(first, cells, at, least)
+        first, entries, at, least, *given = arguments
+        _TangentBlock(context, builder, kinds, given).weigh(first, entries, at, least)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64, least, *kinds.values()), generate
 
 
 @instruction
-def answer_cells(
-    typing: Any, first: Any, cells: Any, at: Any, indices: Any, u: Any, change: Any, V: Any, ratios: Any, turns: Any,
+def answer_entries(
+    typing: Any, first: Any, entries: Any, at: Any, indices: Any, u: Any, change: Any, V: Any, ratios: Any, turns: Any,
     shifts: Any, inverses: Any, received: Any,
 ) -> Any:  # fmt: skip
     """Add the tangent of R_j u, for at most one vector of weighed nonzeros of a row, to received[indices].
@@ -128,8 +128,8 @@ def answer_cells(
     }  # fmt: skip
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        first, cells, at, *given = arguments
-        _TangentBlock(context, builder, kinds, given).answer(first, cells, at)
+        first, entries, at, *given = arguments
+        _TangentBlock(context, builder, kinds, given).answer(first, entries, at)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64, *kinds.values()), generate
@@ -157,7 +157,7 @@ def _respond(
         u, first, last = U[i], indptr[i], indptr[i + 1]
         kept[:] = 0
         for p in range(first, last, step):
-            weigh_cells(
+            weigh_entries(
                 p, min(step, last - p), p - first, least, indices, values, bends, u, V, W, kept, ratios, turns, shifts,
                 inverses,
             )  # fmt: skip
@@ -174,7 +174,7 @@ def _respond(
             du[i, k] = moved
             change[k] = u[k] * moved
         for p in range(first, last, step):
-            answer_cells(
+            answer_entries(
                 p, min(step, last - p), p - first, indices, u, change, V, ratios, turns, shifts, inverses, received
             )  # fmt: skip
 
@@ -231,7 +231,7 @@ class Tangent:
         self.of_counts = matrix.indptr, matrix.indices, data, data if bends is None else bends
 
     def curvature(self, threads: int | None = None) -> Array:
-        """Return Σ_j Y p pᵀ of every row, (n, K, K), with the shares p of the components in a cell."""
+        """Return Σ_j Y p pᵀ of every row, (n, K, K), with the shares p of the components in an entry."""
         rank = self.U.shape[1]
         out = np.empty((len(self.U), rank, rank))
         work = self.matrix.nnz * rank**2

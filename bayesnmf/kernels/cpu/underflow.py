@@ -1,4 +1,4 @@
-"""Cells of the allocation step whose mean underflows, which are shared out with logarithms."""
+"""Entries of the allocation step whose mean underflows, which are shared out with logarithms."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ weigh_block = share_block(scatter=False, take_log=False)
 
 
 @compiled_on_disk(nogil=True)
-def spread_of_cell(own: float, spreads: Any, j: int) -> float:
-    """Return the spread of a cell: that of its row, times that of its feature if there are any."""
+def spread_of_entry(own: float, spreads: Any, j: int) -> float:
+    """Return the spread of an entry: that of its row, times that of its feature if there are any."""
     if spreads is None:
         return own
     return own * spreads[j]
@@ -29,7 +29,7 @@ def share_out_underflowed(
     indptr: Array, indices: Array, values: Array, U: Array, V: Array, spread: Any, start: int, stop: int, rank: int,
     least: float, A: Array, Bt: Array,
 ) -> float:  # fmt: skip
-    """Add the cells whose mean underflowed, computed with logarithms; return their ℓ.
+    """Add the entries whose mean underflowed, computed with logarithms; return their ℓ.
 
     Where no component gives positive mass, factors of 0 are replaced by the smallest normal number.
     """
@@ -40,23 +40,23 @@ def share_out_underflowed(
         u = U[i]
         last = indptr[i + 1]
         for p in range(indptr[i], last, step):
-            cells = min(step, last - p)
-            lost = weigh_block(p, cells, indices, values, u, V, kept, V, sums, least, None, None)
+            entries = min(step, last - p)
+            lost = weigh_block(p, entries, indices, values, u, V, kept, V, sums, least, None, None)
             for q in range(step):
                 if lost >> q & 1:
                     j = indices[p + q]
                     x = values[p + q]
                     if spread is not None:  # one cluster, whose size has the rest of L: Σ log ts from t = 1 on
-                        s = spread_of_cell(spread[0][i], spread[1], j)
+                        s = spread_of_entry(spread[0][i], spread[1], j)
                         loglik += (x - 1.0) * np.log(s) + math.lgamma(x)
                         x = 1.0
-                    loglik += share_out_cell(x, u, V[j], A[i, :rank], Bt[j, :rank])
+                    loglik += share_out_entry(x, u, V[j], A[i, :rank], Bt[j, :rank])
     return loglik
 
 
 @compiled_on_disk(nogil=True)
-def share_out_cell(count: float, u: Array, v: Array, a: Array, b: Array) -> float:
-    """Add the expected allocations of one cell to a and b (K,), computed with logarithms; return the cell's ℓ."""
+def share_out_entry(count: float, u: Array, v: Array, a: Array, b: Array) -> float:
+    """Add the expected allocations of one entry to a and b (K,), computed with logarithms; return the entry's ℓ."""
     rank = len(a)
     smallest = np.finfo(u.dtype).tiny
     weight = np.empty(rank)

@@ -1,12 +1,12 @@
 """The Pólya urn of single counts (tokens), with loadings and components integrated out.
 
-Given the assignments of all other tokens, a token of cell (i, j) belongs to component k with weight::
+Given the assignments of all other tokens, a token of entry (i, j) belongs to component k with weight::
 
     r_ik (α_ik + A_ik) (η_kj + B_kj) / (η_k+ + B_k+)
 
 where A and B are the totals of the other tokens ([K] 7-9; mathematics.md section 4). Drawing every token again from
 these weights is one sweep of collapsed Gibbs. It is serial: every token depends on the one before. Compiled loops
-process a fixed number of tokens at a time, in whichever cells they are, so that signals are handled in between.
+process a fixed number of tokens at a time, in whichever entries they are, so that signals are handled in between.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Tokens(NamedTuple):
     Attributes
     ----------
     assignments : ndarray of shape (N,)
-        Component of every token, cell by cell in CSR order, in the smallest unsigned type.
+        Component of every token, entry by entry in CSR order, in the smallest unsigned type.
     loadings, components : ndarray of shape (n, K) and (m, K)
         A and Bᵀ, float64.
     """
@@ -72,11 +72,11 @@ def _assign(
     state: Array, at: Array, left: int,
 ) -> None:  # fmt: skip
     cumulative = np.empty(U.shape[1])
-    row, cell, done, t = max(at[0], 0), at[1], at[2], at[3]
+    row, entry, done, t = max(at[0], 0), at[1], at[2], at[3]
     if at[0] < 0:
         state[0] = mix(seed)
     for i in range(row, len(indptr) - 1):
-        for p in range(cell, indptr[i + 1]):
+        for p in range(entry, indptr[i + 1]):
             j = indices[p]
             mean = 0.0
             for k in range(U.shape[1]):
@@ -97,7 +97,7 @@ def _assign(
                 at[0], at[1], at[2], at[3] = i, p, last, t
                 return
             done = 0
-        cell = indptr[i + 1]
+        entry = indptr[i + 1]
     at[0] = len(indptr) - 1
 
 
@@ -167,7 +167,7 @@ def _reassign(
 ) -> None:  # fmt: skip
     rank = A.shape[1]
     cumulative = np.empty(rank)
-    row, cell, done, t, held = max(at[0], 0), at[1], at[2], at[3], at[4]
+    row, entry, done, t, held = max(at[0], 0), at[1], at[2], at[3], at[4]
     if at[0] < 0:
         state[0] = mix(seed)
         for i in range(len(A)):
@@ -176,7 +176,7 @@ def _reassign(
         a = A[i]
         r = weight[i if len(weight) > 1 else 0]
         alpha = shape[i if len(shape) > 1 else 0]
-        if cell == indptr[i] and done == 0:
+        if entry == indptr[i] and done == 0:
             # r (α + A) / (η + B): the part of the weight that does not depend on the feature.
             for k in range(rank):
                 share[k] = r[k] * (alpha[k] + a[k]) / (sums[k] + totals[k])
@@ -184,7 +184,7 @@ def _reassign(
             # component is removed. Neighbours often share a component; then nothing changes, and nothing waits for the
             # draw.
             held = -1
-        for p in range(cell, indptr[i + 1]):
+        for p in range(entry, indptr[i + 1]):
             b = Bt[indices[p]]
             eta = concentration[indices[p] if len(concentration) > 1 else 0]
             count = int(values[p])
@@ -210,7 +210,7 @@ def _reassign(
                 at[0], at[1], at[2], at[3], at[4] = i, p, last, t, held
                 return
             done = 0
-        cell = indptr[i + 1]
+        entry = indptr[i + 1]
         if held >= 0:
             a[held] += 1
             totals[held] += 1

@@ -25,7 +25,7 @@ from scipy.sparse import csr_array
 from bayesnmf.kernels.cpu.allocation import Sides, Totals
 
 CHUNK = 2**25  # numbers in a temporary: 128 MiB in float32
-LONGEST = 1024  # cells in a segment
+LONGEST = 1024  # entries in a segment
 FAN = 4  # number of sums added at a time
 
 
@@ -39,12 +39,12 @@ class Segments:
     indices, values : (nnz,)
         Row on the other side of each count, and the count itself.
     owners, starts, ends : (chunks, segments of a chunk)
-        Row that each segment belongs to, its first cell, and the cell after its last. Empty segments fill up the
+        Row that each segment belongs to, its first entry, and the entry after its last. Empty segments fill up the
         chunks.
     tree : tuple of pairs of (S,)
         For each level of the sum over a row's segments: the first summand of each new sum, and the one after its last.
     length : int
-        Largest number of cells in a segment.
+        Largest number of entries in a segment.
     rows : int
         Number of rows of this side.
     """
@@ -59,7 +59,7 @@ class Segments:
     rows: int = field(metadata={"static": True})
 
 
-class Cells(NamedTuple):
+class Entries(NamedTuple):
     """The nonzero counts, once by row and once by column."""
 
     by_row: Segments
@@ -73,12 +73,12 @@ class Room(NamedTuple):
     nonzeros: int
 
 
-def place_cells(matrix: csr_array, transposed: csr_array, rank: int, device: Any = None) -> Cells:
+def place_entries(matrix: csr_array, transposed: csr_array, rank: int, device: Any = None) -> Entries:
     """Cut counts (n, m), given in both orders, into segments for this rank, and put them on a device.
 
     They take as much device memory as both matrices. Call this, and use the result, under `jax.enable_x64(True)`.
     """
-    return jax.device_put(Cells(segments(matrix, rank), segments(transposed, rank)), device)
+    return jax.device_put(Entries(segments(matrix, rank), segments(transposed, rank)), device)
 
 
 def segments(matrix: csr_array, rank: int, room: Room | None = None) -> Segments:
@@ -99,8 +99,8 @@ def segments(matrix: csr_array, rank: int, room: Room | None = None) -> Segments
         _, first, last, bounds = _cut_runs(bounds, FAN)
         pieces, most = len(first) if room is None else rows + pieces // FAN, -(-most // FAN)
         tree.append((_padded(first, pieces), _padded(last, pieces)))
-    cells = max(nnz, 1)  # an empty array cannot be indexed
-    indices, values = _padded(matrix.indices.astype(np.int32, copy=False), cells), _padded(matrix.data, cells)
+    entries = max(nnz, 1)  # an empty array cannot be indexed
+    indices, values = _padded(matrix.indices.astype(np.int32, copy=False), entries), _padded(matrix.data, entries)
     return Segments(indices, values, owners, starts, ends, tuple(tree), length, rows)
 
 
@@ -126,12 +126,12 @@ def _cut_runs(indptr: Any, length: int) -> tuple[Any, Any, Any, Any]:
     return owners, starts, np.minimum(starts + length, indptr[owners + 1]), bounds
 
 
-def expected_allocations(cells: Cells, loadings: Any, components: Any, *, sides: Sides = "both") -> Totals:
+def expected_allocations(entries: Entries, loadings: Any, components: Any, *, sides: Sides = "both") -> Totals:
     """Share every count among the components in proportion to loadings_ik · components_kj.
 
     Parameters
     ----------
-    cells : Cells
+    entries : Entries
         Counts, of the dtype of the factors (float64 or float32) or whole numbers.
     loadings, components : array of shape (n, K) and (K, m)
         Positive geometric means.
@@ -141,7 +141,7 @@ def expected_allocations(cells: Cells, loadings: Any, components: Any, *, sides:
     Returns
     -------
     Totals
-        Totals with Σ_k A_ik = Σ_j X_ij and Σ_k B_kj = Σ_i X_ij, even where the mean of a cell underflows. ℓ is a
+        Totals with Σ_k A_ik = Σ_j X_ij and Σ_k B_kj = Σ_i X_ij, even where the mean of an entry underflows. ℓ is a
         float64, and so are the logarithms that are summed.
     """
     U, Vt = loadings, components.T
@@ -149,9 +149,9 @@ def expected_allocations(cells: Cells, loadings: Any, components: Any, *, sides:
     Bt: Any = A
     loglik: Any = None
     if sides != "components":
-        A, loglik = _side_totals(cells.by_row, U, Vt)
+        A, loglik = _side_totals(entries.by_row, U, Vt)
     if sides != "loadings":
-        Bt, same = _side_totals(cells.by_column, Vt, U)
+        Bt, same = _side_totals(entries.by_column, Vt, U)
         loglik = same if loglik is None else loglik
     return Totals(A, Bt.T, loglik)
 
@@ -159,33 +159,33 @@ def expected_allocations(cells: Cells, loadings: Any, components: Any, *, sides:
 compiled_allocations = jax.jit(expected_allocations, static_argnames="sides")
 
 
-def _side_totals(cells: Segments, own: Any, other: Any) -> tuple[Any, Any]:
+def _side_totals(entries: Segments, own: Any, other: Any) -> tuple[Any, Any]:
     """Return the totals (rows, K) of the side whose factor is `own` (rows, K), given `other` (columns, K), and ℓ."""
-    partial, loglik, lost = _over_chunks(_share_out, cells, own, other)
+    partial, loglik, lost = _over_chunks(_share_out, entries, own, other)
     # Branching costs time on the host, so it is done once a pass; few fits need the second pass, which branches by
     # chunk.
     partial, loglik = jax.lax.cond(
         lost,
-        lambda: jax.tree.map(jnp.add, (partial, loglik), _over_chunks(_share_out_underflowed, cells, own, other)[:2]),
+        lambda: jax.tree.map(jnp.add, (partial, loglik), _over_chunks(_share_out_underflowed, entries, own, other)[:2]),
         lambda: (partial, loglik),
     )
-    for starts, ends in cells.tree:
+    for starts, ends in entries.tree:
         places, inside = _places(starts, ends, FAN)
         partial = jnp.where(inside[..., None], partial[places], 0).sum(axis=1)
-    return partial[: cells.rows], loglik
+    return partial[: entries.rows], loglik
 
 
-def _over_chunks(share_out: Callable[..., Any], cells: Segments, own: Any, other: Any) -> tuple[Any, Any, Any]:
+def _over_chunks(share_out: Callable[..., Any], entries: Segments, own: Any, other: Any) -> tuple[Any, Any, Any]:
     """Return what every segment receives (S, K), ℓ, and whether a mean underflowed, computed chunk by chunk."""
 
     def chunk(loglik: Any, segments: Any) -> tuple[Any, Any]:
         owners, starts, ends = segments
-        places, inside = _places(starts, ends, cells.length)
-        x = jnp.where(inside, cells.values[places], 0).astype(own.dtype)
-        received, sum_log, lost = share_out(x, own[owners], other, cells.indices[places])
+        places, inside = _places(starts, ends, entries.length)
+        x = jnp.where(inside, entries.values[places], 0).astype(own.dtype)
+        received, sum_log, lost = share_out(x, own[owners], other, entries.indices[places])
         return loglik + sum_log, (received, lost)
 
-    segments = (cells.owners, cells.starts, cells.ends)
+    segments = (entries.owners, entries.starts, entries.ends)
     loglik, (received, lost) = jax.lax.scan(chunk, jnp.zeros((), jnp.float64), segments)
     return received.reshape(-1, own.shape[1]), loglik, lost.any()
 

@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import Sides, Totals
-from bayesnmf.kernels.gpu.allocation import Cells, Room, expected_allocations, segments
+from bayesnmf.kernels.gpu.allocation import Entries, Room, expected_allocations, segments
 
 BY_ROWS, EVERYWHERE = PartitionSpec("rows"), PartitionSpec()
 
@@ -29,13 +29,13 @@ class Shards:
 
     Attributes
     ----------
-    cells : Cells
+    entries : Entries
         Counts of each device, along the first axis of all arrays.
     mesh : Mesh
         The devices.
     """
 
-    cells: Cells
+    entries: Entries
     mesh: Mesh = field(metadata={"static": True})
 
 
@@ -50,17 +50,17 @@ def place_shards(matrix: csr_array, rank: int, devices: Sequence[Any]) -> Shards
     parts = [matrix[first : first + step] for first in range(0, step * len(devices), step)]
     most = max(part.nnz for part in parts)
     rooms = Room(step, most), Room(matrix.shape[1], most)
-    cut = [Cells(segments(part, rank, rooms[0]), segments(csr_array(part.T), rank, rooms[1])) for part in parts]
+    cut = [Entries(segments(part, rank, rooms[0]), segments(csr_array(part.T), rank, rooms[1])) for part in parts]
     mesh = mesh_of(devices)
     return Shards(jax.device_put(jax.tree.map(lambda *of: np.stack(of), *cut), NamedSharding(mesh, BY_ROWS)), mesh)
 
 
 def sharded_allocations(shards: Shards, loadings: Any, components: Any, *, sides: Sides = "both") -> Totals:
     """Share every count among the components, as `expected_allocations`, each device its own rows."""
-    rows = shards.cells.by_row.rows * shards.mesh.size
+    rows = shards.entries.by_row.rows * shards.mesh.size
 
-    def share_out(cells: Cells, U: Any, V: Any) -> Totals:
-        totals = expected_allocations(jax.tree.map(lambda own: own[0], cells), U, V, sides=sides)
+    def share_out(entries: Entries, U: Any, V: Any) -> Totals:
+        totals = expected_allocations(jax.tree.map(lambda own: own[0], entries), U, V, sides=sides)
         return totals._replace(
             components=jax.lax.psum(totals.components, "rows"), loglik=jax.lax.psum(totals.loglik, "rows")
         )
@@ -71,7 +71,7 @@ def sharded_allocations(shards: Shards, loadings: Any, components: Any, *, sides
         in_specs=(BY_ROWS, BY_ROWS, EVERYWHERE),
         out_specs=Totals(BY_ROWS, EVERYWHERE, EVERYWHERE),  # type: ignore[arg-type]
         check_vma=False,
-    )(shards.cells, jnp.pad(loadings, ((0, rows - len(loadings)), (0, 0))), components)
+    )(shards.entries, jnp.pad(loadings, ((0, rows - len(loadings)), (0, 0))), components)
     return found._replace(loadings=found.loadings[: len(loadings)])
 
 

@@ -83,12 +83,12 @@ def _points(parts: tuple[Array, Array, Array | None], simulation: Simulation) ->
     return Points(*parts, simulation.counts.matrix.toarray(), simulation.priors, given_totals)
 
 
-def first_cell(at: Points) -> Array:
+def first_entry(at: Points) -> Array:
     """Return the expected count of the first row and first feature."""
     return at.means[:, 0, 0]
 
 
-def last_cell(at: Points) -> Array:
+def last_entry(at: Points) -> Array:
     """Return the expected count of the last row and last feature."""
     return at.means[:, -1, -1]
 
@@ -134,8 +134,8 @@ def log_joint(at: Points) -> Array:
 QUANTITIES: dict[str, Callable[[Points], Array]] = {
     function.__name__: function
     for function in (
-        first_cell,
-        last_cell,
+        first_entry,
+        last_entry,
         row_total,
         largest_share,
         loading_spread,

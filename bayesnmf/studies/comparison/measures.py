@@ -109,7 +109,7 @@ def evidence_of(fitted: Fit) -> dict[str, float]:
 def _scores(scored: Mapping[str, Score]) -> dict[str, float]:
     row = {f"heldout_{kind}": result.per_count for kind, result in scored.items()}
     row |= {f"heldout_{kind}_error": result.error for kind, result in scored.items()}
-    return {**row, "floored_cells": sum(result.floored for result in scored.values())}
+    return {**row, "floored_entries": sum(result.floored for result in scored.values())}
 
 
 def agreement(fitted: Fit, reference: Fit) -> dict[str, float]:
@@ -169,8 +169,8 @@ COLUMNS = {
     "heldout_thinned_error": "its Monte Carlo error, mostly a bias: means of draws are scored too low, points are not",
     "heldout_withheld": "the same for samples not trained on, given half of their counts",
     "heldout_withheld_error": "its Monte Carlo error",
-    "floored_cells": "held-out cells whose probability was below the 1e-6 background",
-    "coverage90": "share of held-out cells in the 90 % predictive interval (randomised PIT); Poisson noise only",
+    "floored_entries": "held-out entries whose probability was below the 1e-6 background",
+    "coverage90": "share of held-out entries in the 90 % predictive interval (randomised PIT); Poisson noise only",
     "min_ess": "smallest effective sample size of components, the loadings of up to 50 rows, and the log joint",
     "max_r_hat": "largest R-hat of the same quantities",
     "cosine": "mean cosine of matched components with the reference",

@@ -89,7 +89,7 @@ MEASURES = {
     "heldout_thinned_error": ("  ± Monte Carlo", "{:.4f}"),
     "heldout_withheld": ("held-out/count, new rows", "{:.4f}"),
     "heldout_withheld_error": ("  ± Monte Carlo", "{:.4f}"),
-    "floored_cells": ("cells at the 1e-6 floor", "{:.0f}"),
+    "floored_entries": ("entries at the 1e-6 floor", "{:.0f}"),
     "coverage90": ("held-out counts in 90 %", "{:.3f}"),
     "min_ess": ("min ESS", "{:.0f}"),
     "max_r_hat": ("max R-hat", "{:.3f}"),
@@ -110,11 +110,11 @@ def measured(comparison: Comparison) -> list[list[str]]:
             missing = {
                 name: UNKNOWN if measure == "log_evidence" and is_resampled(fits[name]) else "–" for name in fits
             }
-            rows.append([heading, *(_cell(comparison.table.loc[name, measure], form, missing[name]) for name in fits)])
+            rows.append([heading, *(_entry(comparison.table.loc[name, measure], form, missing[name]) for name in fits)])
     return rows
 
 
-def _cell(value: Any, form: str, missing: str) -> str:
+def _entry(value: Any, form: str, missing: str) -> str:
     return missing if isinstance(value, float) and math.isnan(value) else form.format(value)
 
 

@@ -8,13 +8,13 @@ at least four of five halves. A single component has no deviation, and counts as
 
 With too many components, some describe single rows or noise, which other rows do not share. Each half starts as the fit
 to all counts does, from its own counts: from random starts, components that are in the counts are missed, too, as the
-fit ends in another mode. An excess in the variance of single cells is not shared by two halves of the rows either,
-unlike by two parts of one cell's counts. Cosines of the components themselves have no chance level: components that
+fit ends in another mode. An excess in the variance of single entries is not shared by two halves of the rows either,
+unlike by two parts of one entry's counts. Cosines of the components themselves have no chance level: components that
 have most of their profile in common come back whatever they are.
 
 A component that few rows have can be lost in a half of them, although it is as sure as any other. With
 `resample="counts"` all rows stay, and each count is drawn again from a Poisson distribution around it, as programs for
-mutational signatures do. Such counts share an excess of single cells with those that were observed, so that what they
+mutational signatures do. Such counts share an excess of single entries with those that were observed, so that what they
 ask is less: could chance in these rows have made the component?
 """
 

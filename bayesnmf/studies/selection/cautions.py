@@ -65,7 +65,7 @@ def _misfit(found: SelectionRecord) -> list[str]:
         return []
     return [
         f"the model is misfitted at rank {_best(found)} ({', '.join(found.checks.failed)}; p-value {p:.3f}): either "
-        "components are missing, or the counts of single cells vary more than the model allows. In the second case, "
+        "components are missing, or the counts of single entries vary more than the model allows. In the second case, "
         "further components absorb this variation, and larger ranks may win without being real; that the misfit "
         "disappears at a larger rank is then only weak evidence for this rank"
     ]
@@ -81,7 +81,7 @@ def _other_rows(found: SelectionRecord) -> list[str]:
         return []
     return [
         f"rank {best} predicts other rows worse than rank {rows.rank}: by {-gap:.4f} ± {error:.4f} nats for each "
-        "count of the hidden features of withheld rows; some components may describe single cells, whose held-out "
+        "count of the hidden features of withheld rows; some components may describe single entries, whose held-out "
         "counts share an excess with their training counts"
     ]
 

@@ -28,7 +28,7 @@ METHOD = {"masked": "vi", "heldout": "vi", "evidence": "smc", "stability": "vi"}
 
 
 def default_criterion(counts: Counts, method: str | None, given: dict[str, Any]) -> str:
-    """Return the criterion that settings ask for, or "masked" where cells of the counts can be missing."""
+    """Return the criterion that settings ask for, or "masked" where entries of the counts can be missing."""
     if any(given[name] is not None for name in ("keep", "withhold")):
         return "heldout"
     served = method is None or any(method in each.methods and each.masks for each in ALGORITHMS.values())
@@ -50,7 +50,7 @@ def check_criterion(criterion: Any, method: str | None) -> str:
 def check_noises(criterion: str, noise: Any) -> list[Noise]:
     """Return the noises to compare; refuse those without a distribution, and what a criterion has no use for.
 
-    Masked cells compare noises, and stability takes one; the other criteria are for Poisson counts.
+    Masked entries compare noises, and stability takes one; the other criteria are for Poisson counts.
     """
     if not isinstance(noise, str | Noise | Iterable):
         raise TypeError(f"noise must be a word, a noise or a list of them: found {shown(noise)}")

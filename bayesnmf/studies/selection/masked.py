@@ -1,11 +1,11 @@
-"""Rank models and ranks by the log-likelihood of cells that are held out as missing.
+"""Rank models and ranks by the log-likelihood of entries that are held out as missing.
 
-Noises are compared in the same way. A cell that is held out adds neither counts nor exposure to the fit
+Noises are compared in the same way. An entry that is held out adds neither counts nor exposure to the fit
 (`bayesnmf.inference.missing`), so that its whole count is new to it, with whatever excess it has over its mean. Two
-parts of one cell's count share such an excess: components that describe single cells predict thinned counts, but not
-these. Scores are log probabilities of the fit's noise at the posterior means of the cells, in nats for each held-out
-count, pooled over masks by row. Pearson's χ² of the same cells, with small means pooled, says how well the noise
-describes new cells: 1 if it does and if predictions have no error.
+parts of one entry's count share such an excess: components that describe single entries predict thinned counts, but not
+these. Scores are log probabilities of the fit's noise at the posterior means of the entries, in nats for each held-out
+count, pooled over masks by row. Pearson's χ² of the same entries, with small means pooled, says how well the noise
+describes new entries: 1 if it does and if predictions have no error.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from bayesnmf.types import Array
 
 
 class Scored(NamedTuple):
-    """One fit's predictions of the cells of one mask: logs and held-out counts of each row, (n,), and χ²."""
+    """One fit's predictions of the entries of one mask: logs and held-out counts of each row, (n,), and χ²."""
 
     logs: Array
     counted: Array
     squares: float
-    cells: float
+    entries: float
     converged: bool
 
 
-def by_masked_cells(plan: SelectionPlan) -> Selection:
+def by_masked_entries(plan: SelectionPlan) -> Selection:
     """Score every candidate with every mask; after Ctrl-C, compare the complete masks, or the unfinished first one."""
     import pandas as pd
 
@@ -55,7 +55,7 @@ def by_masked_cells(plan: SelectionPlan) -> Selection:
     of_counts = [[each.logs.sum() / each.counted.sum() for each in row] for row in found]
     scores = pd.DataFrame(of_counts, columns=index).rename_axis("mask")
     table = pooled([[(each.logs, each.counted) for each in row] for row in found], index)
-    sums = np.sum([[(each.squares, each.cells) for each in row] for row in found], axis=0)
+    sums = np.sum([[(each.squares, each.entries) for each in row] for row in found], axis=0)
     table = with_fits(table.assign(chi_squared=sums[:, 0] / np.maximum(sums[:, 1], 1)), found)
     noise, best = best_of(table, scored) or (plan.noises[0], None)
     more: Any = {"criterion": "masked", "noise": noise}
@@ -63,7 +63,7 @@ def by_masked_cells(plan: SelectionPlan) -> Selection:
 
 
 def _score(plan: SelectionPlan, mask: Mask, candidate: tuple[Noise, Candidate], seed: int) -> Scored:
-    """Fit a candidate, with its noise, to the cells outside a mask, and score those inside."""
+    """Fit a candidate, with its noise, to the entries outside a mask, and score those inside."""
     noise, of_means = candidate
     counts, options = plan.counts.with_mask(mask), plan.options_for(of_means, plan.counts)
     fitted = uninterrupted(fit(counts, *of_means, plan.method, seed=seed, options=options, noise=noise))
@@ -71,7 +71,7 @@ def _score(plan: SelectionPlan, mask: Mask, candidate: tuple[Noise, Candidate], 
 
 
 def score_masked(fitted: Fit, plan: SelectionPlan, mask: Mask) -> Scored:
-    """Return the scores of the cells of a mask."""
+    """Return the scores of the entries of a mask."""
     n = plan.counts.shape[0]
     logs, counted, squares = np.zeros(n), np.zeros(n), np.zeros(2)
     loadings, components = fitted.mean_factors

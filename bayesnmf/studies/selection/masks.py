@@ -1,9 +1,9 @@
-"""Masks for `select`: which cells are held out. They never look at the counts.
+"""Masks for `select`: which entries are held out. They never look at the counts.
 
-Of small matrices, single cells at random: each cell is held out in one of `FOLDS` folds. Of large ones, groups: rows
+Of small matrices, single entries at random: each entry is held out in one of `FOLDS` folds. Of large ones, groups: rows
 and features are put at random in as many groups, each row group is held out in one feature group, and another one in
-the next fold; so each row misses the same share of the features, and sums over missing cells take no time. There are
-so many groups that no more cells are held out than counts are positive.
+the next fold; so each row misses the same share of the features, and sums over missing entries take no time. There are
+so many groups that no more entries are held out than counts are positive.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import GroupMask, Mask, as_pattern
 from bayesnmf.types import Array
 
-FOLDS = 10  # of which each holds out a tenth of the cells, or less
-SMALL = 1_000_000  # cells of a matrix whose cells are held out one by one
+FOLDS = 10  # of which each holds out a tenth of the entries, or less
+SMALL = 1_000_000  # entries of a matrix whose entries are held out one by one
 FEW, MANY = 2, 5  # masks of large and of small matrices
 MASKS = 2**31 + 7  # seed beside those of the fits
 
@@ -36,13 +36,13 @@ def make_masks(counts: Counts, number: int, seed: int) -> list[Mask]:
 
 
 def tiles(mask: Mask, counts: Counts) -> Iterator[tuple[Array, Array, Array, Array]]:
-    """Yield held-out cells in pieces: positions of rows and features, dense counts, and which of them are held out."""
+    """Yield held-out entries in pieces: positions of rows and features, dense counts, and which are held out."""
     for rows, part in counts.parts():
         own = mask.rows(rows)
         if not isinstance(own, GroupMask):
-            cells = part.matrix.toarray()
-            yield np.arange(rows.start, rows.stop), np.arange(cells.shape[1]), cells, own.hidden(slice(None))
+            entries = part.matrix.toarray()
+            yield np.arange(rows.start, rows.stop), np.arange(entries.shape[1]), entries, own.hidden(slice(None))
             continue
         for places, features in own.members():
-            cells = part.matrix[places][:, features].toarray()
-            yield rows.start + places, features, cells, np.ones(cells.shape, bool)
+            entries = part.matrix[places][:, features].toarray()
+            yield rows.start + places, features, entries, np.ones(entries.shape, bool)

@@ -3,7 +3,7 @@
 The loadings of a row given its counts of the shown features S have a variational posterior q, in which component k has
 the exposure Σ_{j in S} β_kj, with the components at their posterior means. The counts of the hidden features are then
 multinomial given their total, with probabilities in proportion to Σ_k θ_k β_kj. Unlike two halves of the counts of a
-cell, counts of different cells share no excess beyond the components.
+entry, counts of different entries share no excess beyond the components.
 
 Proportions without a free scale are θ_k = g π_k with g ~ Gamma(Σ α, ρ), where ρ makes the prior mean of the shown total
 the observed one.
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.assessment.scoring import MIXED, cell_probabilities
+from bayesnmf.assessment.scoring import MIXED, entry_probabilities
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_loadings
@@ -62,7 +62,7 @@ def predict_hidden(
     places = np.repeat(np.arange(asked.shape[0]), np.diff(asked.indptr))
     total, rng = np.full(asked.shape[0], -np.inf), np.random.default_rng(seed)
     for _ in range(DRAWS):
-        p = cell_probabilities(asked, places, q.draw_rows(rng, first), of_hidden)
+        p = entry_probabilities(asked, places, q.draw_rows(rng, first), of_hidden)
         logs = asked.data * np.log((1 - MIXED) * p + MIXED * shares[asked.indices])
         total = np.logaddexp(total, np.bincount(places, weights=logs, minlength=asked.shape[0]))
     return total - np.log(DRAWS), _part(rows, hidden).row_totals

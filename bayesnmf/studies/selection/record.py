@@ -41,7 +41,7 @@ class SelectionRecord:
         By model and rank, and before by noise if several are compared. With "heldout": mean (held-out log-likelihood
         for each count, in nats, without the multinomial coefficient) and its se over rows; difference from the best,
         and the se of the paired differences; the same for withheld rows (`rows_mean`, …); number of fits, and number of
-        those that converged. With "masked": the same of held-out cells, with all terms of the log-probability, and
+        those that converged. With "masked": the same of held-out entries, with all terms of the log-probability, and
         chi_squared. With "evidence": log_evidence, se (infinite if unknown), known, at_least, spread, rungs, could_win,
         difference, difference_se, probability. With "stability": least (share of the halves in which the least
         recurrent component comes back), closeness, recurrent (number of components that come back in 80 % of them),

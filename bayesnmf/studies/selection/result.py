@@ -23,7 +23,7 @@ NOTES = {
         "± is the standard error over rows, that of differences from the best paired by row",
         "one se: the smallest rank that falls short of the best by at most one standard error of the paired "
         "differences",
-        "χ²: of the held-out cells, over their number; 1 if they vary as the noise says around exact predictions",
+        "χ²: of the held-out entries, over their number; 1 if they vary as the noise says around exact predictions",
     ],
     "evidence": [
         "log p(X) in nats; probability: of each candidate, if all are equally probable before the counts are seen",
@@ -71,10 +71,10 @@ Line = list[str]
 def headings_and_lines(found: SelectionRecord) -> tuple[str, Line, list[Line]]:
     """Return title, headings and lines of the table."""
     make = {"heldout": _held_out, "masked": _masked, "evidence": _evidence, "stability": _stability}[found.criterion]
-    title, headings, cells = make(found)
+    title, headings, told = make(found)
     lines = []
     for number, place in enumerate(found.table.index):
-        lines.append([*map(str, place), *cells[number], ", ".join(_marks(found, place))])
+        lines.append([*map(str, place), *told[number], ", ".join(_marks(found, place))])
     return title, [*map(str, found.table.index.names), *headings, ""], lines
 
 
@@ -90,7 +90,7 @@ def _marks(found: SelectionRecord, here: tuple[Any, ...]) -> list[str]:
 
 
 def _held_out(found: SelectionRecord) -> tuple[str, Line, list[Line]]:
-    splits, table, cells = int(found.table["fits"].iloc[0]), found.table, []
+    splits, table, told = int(found.table["fits"].iloc[0]), found.table, []
     rows = found.best_for_rows is not None
     each: Any
     for each in table.itertuples():
@@ -98,48 +98,48 @@ def _held_out(found: SelectionRecord) -> tuple[str, Line, list[Line]]:
         line += [plus_minus(each.difference, each.difference_se) if each.difference else ""]
         if rows:
             line += [plus_minus(each.rows_difference, each.rows_difference_se) if each.rows_difference else "0"]
-        cells.append([*line, f"{each.converged} of {each.fits}"])
+        told.append([*line, f"{each.converged} of {each.fits}"])
     title = f"by {found.method}, trained on {found.keep:.0%} of the counts, {splits} split{'s' if splits > 1 else ''}"
     headings = ["held-out nats per count", "minus the best"]
     headings += ["withheld rows, minus their best"] if rows else []
-    return title, [*headings, "converged"], cells
+    return title, [*headings, "converged"], told
 
 
 def _masked(found: SelectionRecord) -> tuple[str, Line, list[Line]]:
-    splits, cells = int(found.table["fits"].iloc[0]), []
+    splits, told = int(found.table["fits"].iloc[0]), []
     each: Any
     for each in found.table.itertuples():
         line = [plus_minus(each.mean, each.se)]
         line += [plus_minus(each.difference, each.difference_se) if each.difference else ""]
-        cells.append([*line, f"{each.chi_squared:.2f}", f"{each.converged} of {each.fits}"])
-    title = f"by {found.method}{_with_noise(found)}, {splits} mask{'s' if splits > 1 else ''} of cells"
-    return title, ["nats per held-out count", "minus the best", "χ²", "converged"], cells
+        told.append([*line, f"{each.chi_squared:.2f}", f"{each.converged} of {each.fits}"])
+    title = f"by {found.method}{_with_noise(found)}, {splits} mask{'s' if splits > 1 else ''} of entries"
+    return title, ["nats per held-out count", "minus the best", "χ²", "converged"], told
 
 
 def _evidence(found: SelectionRecord) -> tuple[str, Line, list[Line]]:
-    cells = []
+    told = []
     each: Any
     for each in found.table.itertuples():
         value = plus_minus(each.log_evidence, each.se, 2) if each.known else f"unknown, at least {each.at_least:,.1f}"
         probability = f"{each.probability:.3f}" if np.isfinite(each.probability) else ""
-        cells.append([value, f"{each.spread:.2f}", probability])
+        told.append([value, f"{each.spread:.2f}", probability])
     return (
         f"by the evidence, {len(found.scores)} runs by {found.method}",
         ["log p(X)", "sd of the runs", "probability"],
-        cells,
+        told,
     )
 
 
 def _stability(found: SelectionRecord) -> tuple[str, Line, list[Line]]:
-    cells, halves = [], len(found.scores)
+    told, halves = [], len(found.scores)
     each: Any
     for each in found.table.itertuples():
-        cells.append(
+        told.append(
             [f"{each.least:.0%}", str(each.recurrent), f"{each.closeness:.3f}", str(each.empty),
              f"{each.converged} of {each.fits}"]
         )  # fmt: skip
     headings = ["come back", "recurrent", "closeness", "empty", "converged"]
-    return f"by {found.method}{_with_noise(found)}, {halves} {found.resampled}", headings, cells
+    return f"by {found.method}{_with_noise(found)}, {halves} {found.resampled}", headings, told
 
 
 def _with_noise(found: SelectionRecord) -> str:

@@ -44,7 +44,7 @@ from bayesnmf.studies.selection.checks import (
     share_withheld,
 )
 from bayesnmf.studies.selection.held_out import by_held_out_counts
-from bayesnmf.studies.selection.masked import by_masked_cells
+from bayesnmf.studies.selection.masked import by_masked_entries
 from bayesnmf.studies.selection.plan import SelectionPlan
 from bayesnmf.studies.selection.record import Candidate
 from bayesnmf.studies.selection.result import Selection
@@ -76,7 +76,7 @@ def select(
     checkpoint: str | Path | Checkpoint | None = None,
     progress: ProgressReport | bool = False,
 ) -> Selection:
-    """Rank models, numbers of components and noises by held-out cells or counts, evidence or stability.
+    """Rank models, numbers of components and noises by held-out entries or counts, evidence or stability.
 
     Parameters
     ----------
@@ -89,8 +89,8 @@ def select(
     noise : str, Noise or an iterable of them
         Noise of the fits, as for `bayesnmf.fit`, one with "stability", with "masked" several to compare.
     criterion : {"masked", "heldout", "evidence", "stability"}, optional
-        Of modules of `bayesnmf.studies.selection`. "masked", the default: log-likelihood of cells held out as missing;
-        "heldout": that of held-out counts (`held_out`); "evidence": probability of the counts, for small data
+        Of modules of `bayesnmf.studies.selection`. "masked", the default: log-likelihood of entries held out as
+        missing; "heldout": that of held-out counts (`held_out`); "evidence": probability of the counts, for small data
         (`by_evidence`); "stability": the largest rank whose components return (`by_stability`).
     splits : int, optional
         With "masked" and "heldout", the number of masks (splits), each with its own fits: 5 (large counts: 2), and 3.
@@ -158,7 +158,7 @@ def _check_candidates(plan: SelectionPlan, criterion: str, withhold: float) -> N
             check_one_prior_for_all_rows(filled.priors.loadings)
 
 
-BY = {"masked": by_masked_cells, "heldout": by_held_out_counts, "stability": by_stability}
+BY = {"masked": by_masked_entries, "heldout": by_held_out_counts, "stability": by_stability}
 
 
 def _by(criterion: str, plan: SelectionPlan, kept: Checkpoint | None) -> Selection:

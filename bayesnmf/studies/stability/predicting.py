@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayesnmf.assessment.bounds import elbo_marginal
-from bayesnmf.assessment.scoring import MIXED, SCORE_DRAWS, Ratio, background, cell_probabilities, ratio_of_sums
+from bayesnmf.assessment.scoring import MIXED, SCORE_DRAWS, Ratio, background, entry_probabilities, ratio_of_sums
 from bayesnmf.checks import check_size
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import split_counts
@@ -102,7 +102,7 @@ def probabilities_of(fit: Fit, held_out: Counts, frequencies: Array, seed: int) 
         factors = iterate_means(fit, SCORE_DRAWS, seed)  # type: ignore[assignment]
     total, used = np.zeros(matrix.nnz), 0
     for loadings, components in factors:
-        total += cell_probabilities(matrix, rows, loadings, components, held_out.mask)
+        total += entry_probabilities(matrix, rows, loadings, components, held_out.mask)
         used += 1
     return (1 - MIXED) * total / used + MIXED * frequencies[matrix.indices]
 

@@ -73,9 +73,9 @@ def stacking_weights(probabilities: Array, counts: Array) -> Weights:
 
     Parameters
     ----------
-    probabilities : ndarray (modes, cells)
+    probabilities : ndarray (modes, entries)
         Probabilities above 0.
-    counts : ndarray (cells,)
+    counts : ndarray (entries,)
         Held-out counts.
     """
     modes, total = len(probabilities), counts.sum()

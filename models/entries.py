@@ -1,7 +1,7 @@
-"""Counts and observed cells in the form of the programs, and sums of the rates λ = θβ over cells.
+"""Counts and observed entries in the form of the programs, and sums of the rates λ = θβ over entries.
 
-Counts are dense, or triplets of their nonzero cells. Sums over observed cells are those over all cells, which need no
-cell by itself, less those over the missing ones, or sums over the observed ones, whichever are fewer.
+Counts are dense, or triplets of their nonzero entries. Sums over observed entries are those over all entries, which
+need no entry by itself, less those over the missing ones, or sums over the observed ones, whichever are fewer.
 """
 
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from scipy import sparse
 
 
 class Triplets(NamedTuple):
-    """Counts as their nonzero cells: ``values[c]`` at ``(rows[c], columns[c])``, and zero elsewhere.
+    """Counts as their nonzero entries: ``values[c]`` at ``(rows[c], columns[c])``, and zero elsewhere.
 
     It is a pytree, so it can pass through ``jit`` and ``vmap``, and be ``obs`` of ``numpyro.sample``.
     """
@@ -53,21 +53,21 @@ def as_observation(counts: Any) -> jax.Array | Triplets:
 
 
 def as_triplets(counts: Any) -> Triplets:
-    """Return the nonzero cells of concrete counts, dense or sparse."""
+    """Return the nonzero entries of concrete counts, dense or sparse."""
     if isinstance(counts, Triplets):
         return counts
     matrix: Any = counts if sparse.issparse(counts) else np.asarray(counts)
     matrix = sparse.csr_array(matrix, copy=True)
     matrix.sum_duplicates()
-    cells = matrix.tocoo()
-    seen = cells.data != 0
-    rows, columns = (jnp.asarray(index[seen]) for index in cells.coords)
-    return Triplets(rows, columns, jnp.asarray(cells.data[seen], dtype=float))
+    entries = matrix.tocoo()
+    seen = entries.data != 0
+    rows, columns = (jnp.asarray(index[seen]) for index in entries.coords)
+    return Triplets(rows, columns, jnp.asarray(entries.data[seen], dtype=float))
 
 
-def rates_at(cells: Triplets, loadings: jax.Array, components: jax.Array) -> jax.Array:
-    """Return the terms θ_ik β_kj of the rate at each nonzero cell, shape (..., nnz, K)."""
-    return loadings[..., cells.rows, :] * jnp.swapaxes(components[..., :, cells.columns], -1, -2)
+def rates_at(entries: Triplets, loadings: jax.Array, components: jax.Array) -> jax.Array:
+    """Return the terms θ_ik β_kj of the rate at each nonzero entry, shape (..., nnz, K)."""
+    return loadings[..., entries.rows, :] * jnp.swapaxes(components[..., :, entries.columns], -1, -2)
 
 
 def total_rate(loadings: jax.Array, components: jax.Array) -> jax.Array:
@@ -81,30 +81,30 @@ def row_totals(counts: Any, n: int) -> jax.Array:
 
 
 class Observed(NamedTuple):
-    """Which cells were observed: sums over these are ``whole`` × those over all cells, plus ``cells.values`` × `cells`.
+    """Which entries were observed: sums over these are ``whole`` × those over all, plus ``entries.values`` × `entries`.
 
-    So `cells` are the missing ones with values −1 and ``whole`` = 1, or the observed ones with values 1 and ``whole``
+    So `entries` are the missing ones with values −1 and ``whole`` = 1, or the observed ones with values 1 and ``whole``
     = 0, whichever are fewer.
     """
 
     whole: Any
-    cells: Triplets
+    entries: Triplets
 
     def total_rate(self, loadings: jax.Array, components: jax.Array) -> jax.Array:
-        """Return Σ λ_ij over the observed cells, (...)."""
-        rates = rates_at(self.cells, loadings, components).sum(-1)
-        return self.whole * total_rate(loadings, components) + (self.cells.values * rates).sum(-1)
+        """Return Σ λ_ij over the observed entries, (...)."""
+        rates = rates_at(self.entries, loadings, components).sum(-1)
+        return self.whole * total_rate(loadings, components) + (self.entries.values * rates).sum(-1)
 
     def row_rates(self, loadings: jax.Array, components: jax.Array) -> jax.Array:
-        """Return Σ_j λ_ij over the observed cells of each row, (n,)."""
-        rates = self.cells.values * rates_at(self.cells, loadings, components).sum(-1)
-        return jnp.asarray(self.whole * (loadings @ components.sum(-1))).at[self.cells.rows].add(rates)
+        """Return Σ_j λ_ij over the observed entries of each row, (n,)."""
+        rates = self.entries.values * rates_at(self.entries, loadings, components).sum(-1)
+        return jnp.asarray(self.whole * (loadings @ components.sum(-1))).at[self.entries.rows].add(rates)
 
 
 def total_exposed(
     loadings: jax.Array, components: jax.Array, observed: Observed | None, row_totals: jax.Array | None = None
 ) -> jax.Array:
-    """Return what Σ X log λ − Σ log X! loses: Σ λ over observed cells, or Σ λ + Σ N log Σ_j λ_ij given row totals."""
+    """Return what Σ X log λ − Σ log X! loses: Σ λ over observed entries, or Σ λ + Σ N log Σ_j λ_ij given row totals."""
     if observed is None:
         return total_rate(loadings, components)
     if row_totals is None:

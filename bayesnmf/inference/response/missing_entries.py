@@ -1,15 +1,16 @@
-"""What missing cells add to the linear response: the tangents of counts that entries receive, and of exposures.
+"""What missing entries add to the linear response: the tangents of counts that entries receive, and of exposures.
 
-Where loadings and components receive expected counts of missing cells (`bayesnmf.inference.missing`), their totals gain
+Where loadings and components receive expected counts of missing entries (`bayesnmf.inference.missing`), their totals
+gain
 
-    A'_ik = g_i U_ik Σ_j V_kj        B'_kj = V_kj Σ_i g_i U_ik        over the missing cells, with geometric means U, V
+    A'_ik = g_i U_ik Σ_j V_kj        B'_kj = V_kj Σ_i g_i U_ik        over missing entries, with geometric means U, V
 
-with g_i = 1, or g_i = N_i / (1 − s_i) given the totals N of the observed cells, s_i = Σ_k U_ik Σ_j V_kj. For small
+with g_i = 1, or g_i = N_i / (1 − s_i) given the totals N of the observed entries, s_i = Σ_k U_ik Σ_j V_kj. For small
 changes du of log U and dv of log V, with Q_ik = g_i U_ik Σ_j V_kj dv_kj::
 
     dA' = A' (du + dg) + Q        dB' = B' dv + V Σ_i g_i U_ik (du_ik + dg_i)        dg_i = Σ_k (A' du + Q)_ik / N_i
 
-and dg = 0 where totals are not given. Else, missing cells have no exposure, and are left out of its changes.
+and dg = 0 where totals are not given. Else, missing entries have no exposure, and are left out of its changes.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from bayesnmf.types import Array
 
 
 class Received:
-    """Counts that loadings and components receive for missing cells, and their tangent.
+    """Counts that loadings and components receive for missing entries, and their tangent.
 
     Parameters
     ----------
     problem, state
-        Problem with missing cells, in which loadings receive counts of them.
+        Problem with missing entries, in which loadings receive counts of them.
     """
 
     def __init__(self, problem: Problem, state: State) -> None:
@@ -72,7 +73,7 @@ class Received:
 
 
 def unexposed_of_loadings(problem: Problem, changes: Array) -> Array:
-    """Return r_i Σ c_j of changes (K, m) over the missing cells of each row, (n, K); 0 without missing cells."""
+    """Return r_i Σ c_j of changes (K, m) over the missing entries of each row, (n, K); 0 without missing entries."""
     counts, mask = problem.counts, problem.counts.mask
     if mask is None:
         return np.zeros(1)
