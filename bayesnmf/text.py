@@ -69,6 +69,11 @@ def plus_minus(value: float, se: float, digits: int = 4) -> str:
     return f"{value:,.{digits}f} ± {'–' if np.isnan(se) else f'{se:,.{digits}f}'}"
 
 
+def p_value(value: float) -> str:
+    """Return a p-value as text: three digits, and "< 0.001" in place of zeros."""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
 def number(value: float) -> str:
     """Return a number as text, with about four digits."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

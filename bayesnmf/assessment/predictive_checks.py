@@ -20,7 +20,7 @@ from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.checks import check_distribution, check_fit
 from bayesnmf.results.draws import LIMIT
 from bayesnmf.results.replication import draws_to_replicate, number_to_replicate, replication_rng
-from bayesnmf.text import number
+from bayesnmf.text import number, p_value
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -37,8 +37,9 @@ SCALARS = {
 DRAWS, REFITS = 200, 24
 LEVEL = 0.05  # rate at which a right model is called misfitted
 REFITTED = (
-    "p-values: each replicate was fitted as the counts were. Small ones speak against the model: large values of a "
-    "statistic, and small ones, too, of total and zeros; adjusted: for all statistics together"
+    f"p-values: each replicate was fitted as the counts were. One below {LEVEL:g} speaks against the model; larger "
+    "ones, near 1 too, do not. It is small where a statistic is large, and for total and zeros also where it is small; "
+    "adjusted: for all statistics together"
 )
 FEW = f"fewer than {LEAST} replicates were fitted, so there are no p-values"
 POINT = "a point estimate: replicated totals lack the uncertainty of the parameters, so their intervals are too narrow"
@@ -140,14 +141,15 @@ def headings_and_lines(found: PredictiveChecks) -> tuple[list[str], list[list[st
     rows: Any = found.table.itertuples()
     numbers = [(row.Index, (row.observed, row.mean, row.low, row.high), (row.p_value, row.p_adjusted)) for row in rows]
     headings = ["statistic", "observed", "right model", f"{found.interval:.0%} from", "to", "p-value", "adjusted"]
-    return headings, [[str(name), *map(number, four), *(f"{p:.3f}" for p in two)] for name, four, two in numbers]
+    return headings, [[str(name), *map(number, four), *map(p_value, two)] for name, four, two in numbers]
 
 
 def verdict_of(found: PredictiveChecks) -> str:
     """Return what the statistics say together, in a sentence."""
     if np.isnan(found.p_value):
         return "Too few replicates were fitted to judge the statistics."
-    told = f"p-value of all together {found.p_value:.3f}; a right model is below {LEVEL:g} in {LEVEL:.0%} of data sets"
+    often = f"a right model is below {LEVEL:g} in {LEVEL:.0%} of data sets"
+    told = f"p-value of all together {p_value(found.p_value)}; {often}"
     if not found.failed:
         return f"No statistic is further out than the model allows ({told})."
     large = found.table["observed"] > found.table["mean"]

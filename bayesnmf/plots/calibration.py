@@ -14,6 +14,7 @@ from bayesnmf.checks import check_choice, check_count, check_words
 from bayesnmf.plots.checks import check_calibrations
 from bayesnmf.plots.style import QUIET, SMALL, Look, grid_shape, hide_frame, looks_of_fits, make_panels, share_legend
 from bayesnmf.studies.calibration import Calibration
+from bayesnmf.text import p_value
 from bayesnmf.types import Array
 
 BAND, SIMULATED_BANDS = 0.99, 2000
@@ -155,7 +156,7 @@ def _dress(ax: Axes) -> None:
 def _p_words(p_values: Mapping[str, float]) -> str:
     """Return the p-value as text, or the smallest of several and whose it is."""
     label = min(p_values, key=lambda each: p_values[each])
-    value = "p < 0.001" if p_values[label] < 0.001 else f"p = {p_values[label]:.3f}"
+    value = f"p-value {p_value(p_values[label])}"
     return value if len(p_values) == 1 else f"smallest {value} ({label})"
 
 

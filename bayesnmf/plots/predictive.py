@@ -22,6 +22,7 @@ from bayesnmf.plots.style import (
     hide_spare,
     make_panels,
 )
+from bayesnmf.text import p_value
 from bayesnmf.types import Array
 
 OBSERVED = "#000000"
@@ -107,7 +108,7 @@ def _draw_statistic(ax: Axes, found: PredictiveChecks, name: str, colour: str) -
     values = np.asarray(found.replicated[name])
     ax.hist(values, bins=_bins(values), color=colour, alpha=0.6)
     ax.axvline(row["observed"], color=OBSERVED, linewidth=1.6)
-    ax.set_title(f"{name}\np = {row['p_value']:.3f}", fontsize=9)
+    ax.set_title(f"{name}\np-value {p_value(row['p_value'])}", fontsize=9)
     ax.set_xlabel(UNITS[name], fontsize=SMALL)
     ax.set_ylabel("replicates", fontsize=SMALL)
     ax.set_yticks([])

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from bayesnmf.studies.selection.record import COMES_BACK, SelectionRecord
+from bayesnmf.text import p_value
 
-MISFIT = 0.01  # p-value of all predictive checks below which a caution is given
 CLEAR = 2.0  # standard errors by which one rank predicts other rows worse than another beyond chance
 
 
@@ -58,13 +58,11 @@ def _unconverged(found: SelectionRecord) -> list[str]:
 
 
 def _misfit(found: SelectionRecord) -> list[str]:
-    if found.checks is None:
+    if found.checks is None or not found.checks.failed:
         return []
-    p = found.checks.p_value
-    if not p < MISFIT:
-        return []
+    failed = f"{', '.join(found.checks.failed)}; p-value {p_value(found.checks.p_value)}"
     return [
-        f"the model is misfitted at rank {_best(found)} ({', '.join(found.checks.failed)}; p-value {p:.3f}): either "
+        f"the model is misfitted at rank {_best(found)} ({failed}): either "
         "components are missing, or the counts of single entries vary more than the model allows. In the second case, "
         "further components absorb this variation, and larger ranks may win without being real; that the misfit "
         "disappears at a larger rank is then only weak evidence for this rank"
