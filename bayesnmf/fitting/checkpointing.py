@@ -65,8 +65,8 @@ def keep_each_fit(checkpoint: Checkpoint | None) -> Iterator[None]:
         EACH.reset(token)
 
 
-def run_kept(run: Callable[[Job], FitRecord], job: Job, checkpoint: Checkpoint | None) -> FitRecord:
-    """Run a fit in the folder of its checkpoint, or of `keep_each_fit`, from where an earlier call had come to.
+def run_with_checkpoint(run: Callable[[Job], FitRecord], job: Job, checkpoint: Checkpoint | None) -> FitRecord:
+    """Run a fit in the folder of its checkpoint, or of `keep_each_fit`, and resume an earlier identical call.
 
     Raises
     ------

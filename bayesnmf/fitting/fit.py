@@ -22,7 +22,7 @@ from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import with_names
 from bayesnmf.data.seeds import Seeds
 from bayesnmf.fitting.batched import run_with_batch
-from bayesnmf.fitting.checkpointing import EACH, run_kept, seed_of
+from bayesnmf.fitting.checkpointing import EACH, run_with_checkpoint, seed_of
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.intervals import NEEDED, check_intervals, with_named_intervals
 from bayesnmf.fitting.job import Job, ProgressReport, check_combination, progress_context, resolve_priors
@@ -214,6 +214,6 @@ def run_once(job: Job) -> FitRecord:
 
 def _run(job: Job, kept: Checkpoint | None, seeds: Seeds | None) -> FitRecord:
     """Run a job, with a noise, in a folder that keeps it, and with intervals, where these are asked for."""
-    found = run_once(job) if kept is None and EACH.get() is None else run_kept(run_once, job, kept)
+    found = run_once(job) if kept is None and EACH.get() is None else run_with_checkpoint(run_once, job, kept)
     found = found if seeds is None else with_names_of_seeds(found, seeds)
     return with_named_intervals(found, job.report) if getattr(job.options, "intervals", None) in NEEDED else found

@@ -26,7 +26,7 @@ class Draw:
 
     basis = None
 
-    def carry(
+    def summarise(
         self, prior: Distribution, total: Array, exposure: Array, previous: Side | None, *, reuse: bool = False
     ) -> Side:
         """Return a draw from the conditional; parameters that entries share are drawn first, given the entries."""

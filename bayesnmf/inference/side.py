@@ -189,7 +189,7 @@ class Summary(Protocol):
     def basis(self) -> Basis | None:
         """Basis of a mode; None for other summaries."""
 
-    def carry(
+    def summarise(
         self, prior: Distribution, total: Array, exposure: Array, previous: Side | None, *, reuse: bool = False
     ) -> Side:
         """Return the summary of the conditional given a total and an exposure; `reuse` may overwrite the total."""
@@ -224,7 +224,7 @@ class Mode:
     basis: Basis = "natural"
     estimated: bool = False
 
-    def carry(
+    def summarise(
         self, prior: Distribution, total: Array, exposure: Array, previous: Side | None, *, reuse: bool = False
     ) -> Side:
         """Return the mode of the conditional; where it is not unique, the previous value."""
@@ -266,7 +266,7 @@ class MeanField:
 
     basis = None
 
-    def carry(
+    def summarise(
         self, prior: Distribution, total: Array, exposure: Array, previous: Side | None, *, reuse: bool = False
     ) -> Side:
         """Return the conditional as a side."""

@@ -202,7 +202,7 @@ def update_loadings(problem: Problem, state: State, total: Any, *, reuse: bool =
         return state._replace(loadings=total.loadings)
     total = given_totals(problem, state, "loadings", total)
     given = problem.loadings_prior, total, exposure_of_loadings(problem, state.components), state.loadings
-    return state._replace(loadings=problem.loadings_summary.carry(*given, reuse=reuse))
+    return state._replace(loadings=problem.loadings_summary.summarise(*given, reuse=reuse))
 
 
 def update_components(problem: Problem, state: State, total: Array, *, reuse: bool = False) -> State:
@@ -211,7 +211,7 @@ def update_components(problem: Problem, state: State, total: Array, *, reuse: bo
         return state
     total = given_totals(problem, state, "components", total)
     given = problem.components_prior, total, exposure_of_components(problem, state.loadings), state.components
-    return state._replace(components=problem.components_summary.carry(*given, reuse=reuse))
+    return state._replace(components=problem.components_summary.summarise(*given, reuse=reuse))
 
 
 def with_rates_at(problem: Problem, state: State, threads: int | None = None, moving: Array | None = None) -> Problem:

@@ -194,7 +194,7 @@ def test_draws_of_gibbs_use_the_rates_of_their_own_sweep():
     for size in (1e-3, 1e3):  # small entries, large rates
         rng = np.random.default_rng(0)
         before = Draw(rng).at(prior, np.full((9, 2), size))
-        means.append(np.mean([Draw(rng).carry(prior, total, one, before).matrix.mean() for _ in range(20)]))
+        means.append(np.mean([Draw(rng).summarise(prior, total, one, before).matrix.mean() for _ in range(20)]))
     assert means[0] < 0.5 * means[1]
 
 

@@ -95,7 +95,7 @@ def _least_of(problem: Problem, inside: State, totals: Totals, used: Array) -> f
     for prior, summary, side, total, exposure in _mode_sides(problem, inside, totals):
         if isinstance(total, Updated):
             continue
-        update, _ = separate_scale(summary.carry(prior, total, exposure, side, reuse=True).value)
+        update, _ = separate_scale(summary.summarise(prior, total, exposure, side, reuse=True).value)
         growth = np.divide(update, separate_scale(side.value)[0], out=update)
         growth = growth[used] if side is inside.components else growth
         least = min(least, 1.0 - float(growth.max(initial=-np.inf)))

@@ -113,7 +113,7 @@ class RunningComponents:
     def side(self) -> Side:
         """Return all components as a side."""
         total = (self.rows * self.factor) * self.values.T
-        return self.summary.carry(self.prior, total, self.rows * self.exposure, None)
+        return self.summary.summarise(self.prior, total, self.rows * self.exposure, None)
 
     def side_of(self, features: Array) -> Side:
         """Return a side with the chosen features and, in one last column, the sum of all others if there are any.
@@ -128,7 +128,7 @@ class RunningComponents:
         if len(features) < len(self.values):
             others = self.rows * self.sums - total.sum(axis=0, dtype=np.float64)
             total = np.vstack([total, np.maximum(others, 0).astype(total.dtype)])
-        return summary.carry(prior, total.T, self.rows * self.exposure, None)
+        return summary.summarise(prior, total.T, self.rows * self.exposure, None)
 
     def step(self, features: Array, total: Array, exposure: Array, rate: float) -> None:
         """Move by the fraction `rate` towards a batch's means: totals (K, features) and exposures (K, 1 or m)."""

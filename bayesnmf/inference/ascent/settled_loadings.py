@@ -70,7 +70,7 @@ def even_loadings(problem: Problem, components: Side, rank: int) -> Side:
     dtype = problem.counts.dtype
     total = np.repeat(problem.counts.row_totals[:, None] / rank, rank, axis=1).astype(dtype)
     given = problem.loadings_prior, total, exposure_of_loadings(problem, components), None
-    return problem.loadings_summary.carry(*given, reuse=True)
+    return problem.loadings_summary.summarise(*given, reuse=True)
 
 
 def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, threads: int | None) -> Settled:
@@ -105,7 +105,7 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
 def _with_totals(problem: Problem, state: State, totals: Array, *, reuse: bool = False) -> State:
     """Return the state with updated loadings, given their totals with what they receive for missing entries."""
     given = problem.loadings_prior, totals, exposure_of_loadings(problem, state.components), state.loadings
-    return state._replace(loadings=problem.loadings_summary.carry(*given, reuse=reuse))
+    return state._replace(loadings=problem.loadings_summary.summarise(*given, reuse=reuse))
 
 
 def _totals_by_updates(

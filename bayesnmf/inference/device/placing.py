@@ -30,7 +30,7 @@ from bayesnmf.kernels.gpu.allocation import place_entries
 from bayesnmf.kernels.gpu.sharding import BY_ROWS, EVERYWHERE, mesh_of, place_shards
 from bayesnmf.priors import Distribution
 
-Carried = tuple[Any, ...]  # arrays of a side, the result of a compiled function
+Summarised = tuple[Any, ...]  # arrays of a side, the result of a compiled function
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Compiled:
 
     summary: Mode | MeanField
 
-    def carry(
+    def summarise(
         self, prior: Distribution, total: Any, exposure: Any, previous: Side | None, *, reuse: bool = False
     ) -> Side:
         """Return the summary of the conditional of `prior` given a total and an exposure."""
         value = None if previous is None or isinstance(self.summary, MeanField) else previous.value
-        return self._side(prior, _compiled_carry(self.summary, type(prior), prior.parameters, total, exposure, value))
+        return self._side(prior, _compiled_summary(self.summary, type(prior), prior.parameters, total, exposure, value))
 
     def of(self, prior: Distribution, conditional: Distribution) -> Side:
         """Return the summary of a given distribution."""
@@ -63,14 +63,14 @@ class Compiled:
         """Basis of a mode; None for a mean field."""
         return self.summary.basis
 
-    def _side(self, prior: Distribution, carried: Carried) -> Side:
+    def _side(self, prior: Distribution, carried: Summarised) -> Side:
         if isinstance(self.summary, MeanField):
             parameters, found = carried
             return Field(type(prior)(**parameters), self.summary.component_axis, Moments(*found))
         return Side(*carried)
 
 
-def _arrays_of_side(side: Side) -> Carried:
+def _arrays_of_side(side: Side) -> Summarised:
     if isinstance(side, Field):
         assert side.conditional is not None
         sums = side._sums.get(side._component_axis)
@@ -79,18 +79,18 @@ def _arrays_of_side(side: Side) -> Carried:
 
 
 @partial(jax.jit, static_argnames=("summary", "family"))
-def _compiled_carry(summary: Any, family: Any, parameters: Any, total: Any, exposure: Any, value: Any) -> Carried:
+def _compiled_summary(summary: Any, family: Any, parameters: Any, total: Any, exposure: Any, value: Any) -> Summarised:
     previous: Any = None if value is None else SimpleNamespace(value=value)
-    return _arrays_of_side(summary.carry(family(**parameters), total, exposure, previous))
+    return _arrays_of_side(summary.summarise(family(**parameters), total, exposure, previous))
 
 
 @partial(jax.jit, static_argnames=("summary", "family"))
-def _compiled_of(summary: Any, family: Any, parameters: Any, conditional: Any) -> Carried:
+def _compiled_of(summary: Any, family: Any, parameters: Any, conditional: Any) -> Summarised:
     return _arrays_of_side(summary.of(family(**parameters), family(**conditional)))
 
 
 @partial(jax.jit, static_argnames=("summary", "family"))
-def _compiled_at(summary: Any, family: Any, parameters: Any, value: Any) -> Carried:
+def _compiled_at(summary: Any, family: Any, parameters: Any, value: Any) -> Summarised:
     return _arrays_of_side(summary.at(family(**parameters), value))
 
 

@@ -159,7 +159,7 @@ class Coupled:
         steps, rates = self.split(vector)
         changes = () if self.components is None else self.components.product(steps)
         given, tangent = self._given(changes, rates[0], given), self.tangent
-        added = self.loadings.added(given)
+        added = self.loadings.added_totals(given)
         if not self.length:
             moved = np.einsum("ikl,il->ik", self.rows, added)
             return self.loadings.step_of(moved, given), np.zeros(0)

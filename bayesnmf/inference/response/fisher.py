@@ -62,7 +62,7 @@ class Fisher(ABC):
         """Return F⁻¹ G, with G the derivatives of Σ weights · E[x] by the natural parameters."""
 
     @abstractmethod
-    def lost(self, weights: Array) -> Array:
+    def remainder(self, weights: Array) -> Array:
         """Return Cov_q(x, Σ weights · x) − mean_change(slope(weights)): what F alone does not contain."""
 
     @abstractmethod
@@ -82,7 +82,7 @@ class Fisher(ABC):
         """Return the covariance of the logarithms of each of some rows, (rows, K, K)."""
 
     @abstractmethod
-    def added(self, step: Step) -> Array:
+    def added_totals(self, step: Step) -> Array:
         """Return what a given step adds to the tangent of the totals when a row responds."""
 
     @abstractmethod
@@ -138,7 +138,7 @@ class GammaFisher(Fisher):
         """Return the weights as a step of the second natural parameter, since x is a statistic."""
         return np.zeros(self.size), np.broadcast_to(weights, self.size)
 
-    def lost(self, weights: Array) -> Array:
+    def remainder(self, weights: Array) -> Array:
         """Return 0, since x is a statistic."""
         return np.zeros(self.size)
 
@@ -158,7 +158,7 @@ class GammaFisher(Fisher):
         """Return ψ′(α) on the diagonals."""
         return self.trigamma[rows, :, None] * np.eye(self.size[1])
 
-    def added(self, step: Step) -> Array:
+    def added_totals(self, step: Step) -> Array:
         """Return the step of the shape, and that of the rate through E log x."""
         return step[0] + step[1] / (self.rate * self.trigamma)
 
@@ -229,7 +229,7 @@ class DirichletFisher(Fisher):
         """Return F⁻¹ times the derivatives."""
         return (self._solve(self._slope_of_mean(np.broadcast_to(weights, self.size))),)
 
-    def lost(self, weights: Array) -> Array:
+    def remainder(self, weights: Array) -> Array:
         """Return the error of projecting the proportions on their logarithms."""
         weights = np.broadcast_to(weights, self.size)
         under_q = self.mean * (weights - (weights * self.mean).sum(axis=1, keepdims=True)) / (self.total + 1)
@@ -258,7 +258,7 @@ class DirichletFisher(Fisher):
         """Return ψ′(ν) on the diagonals, less ψ′(Σν)."""
         return self.trigamma[rows, :, None] * np.eye(self.size[1]) - self.of_total[rows, :, None]
 
-    def added(self, step: Step) -> Array:
+    def added_totals(self, step: Step) -> Array:
         """Return the step itself."""
         return step[0]
 

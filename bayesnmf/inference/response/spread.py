@@ -122,10 +122,10 @@ class Responses:
         free = weights.components[coupled.free]
         tilt = Tilt(coupled.loadings.slope(rows), () if of is None else of.slope(free))
         step = coupled.whole(solved(coupled.right_side(tilt)), tilt)
-        loadings = coupled.loadings.mean_change(step.loadings) + coupled.loadings.lost(rows)
+        loadings = coupled.loadings.mean_change(step.loadings) + coupled.loadings.remainder(rows)
         components = np.zeros(weights.components.shape)
         if of is not None:
-            components[coupled.free] = of.mean_change(step.components) + of.lost(free)
+            components[coupled.free] = of.mean_change(step.components) + of.remainder(free)
         return Sides(loadings, components)
 
     def _side_by_side(self, tasks: Sequence[Any]) -> list[Any]:

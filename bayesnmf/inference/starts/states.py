@@ -70,14 +70,14 @@ def loadings_of_totals(part: Problem, total: Array) -> Side:
     The exposure is that of components whose expected counts sum to 1.
     """
     one = part.counts.row_factor.astype(total.dtype)
-    return part.loadings_summary.carry(part.loadings_prior, total, one, None, reuse=True)
+    return part.loadings_summary.summarise(part.loadings_prior, total, one, None, reuse=True)
 
 
 def with_components(problem: Problem, loadings: Side, total: Array) -> State:
     """Return the state of loadings that a pass has made and of components given their totals, (K, m)."""
     skip_rows(problem.loadings_summary, problem.loadings_prior, len(total), again=False)
     given = problem.components_prior, total, exposure_of_components(problem, loadings), None
-    return State(loadings, problem.components_summary.carry(*given, reuse=True))
+    return State(loadings, problem.components_summary.summarise(*given, reuse=True))
 
 
 def state_of_totals(problem: Problem, loadings_total: Array, components_total: Array) -> State:
@@ -296,5 +296,5 @@ def skip_rows(summary: Summary, prior: Distribution, rank: int, *, again: bool) 
     With `again`, parameters that belong to rows were drawn before, given older loadings.
     """
     if isinstance(summary, Draw):
-        ones = np.ones((1, rank))
-        summary.carry(prior.rows(slice(0, 1)), ones, np.ones((1, 1)), Side(ones, ones, None, 0.0) if again else None)
+        ones, one = np.ones((1, rank)), np.ones((1, 1))
+        summary.summarise(prior.rows(slice(0, 1)), ones, one, Side(ones, ones, None, 0.0) if again else None)
