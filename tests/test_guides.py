@@ -185,16 +185,42 @@ def test_links_of_the_repository_become_links_of_the_site():
     site = from_site("repository")
     text = "[a](docs/ranks.md#x) [`b`](models/poisson.py) [d](https://e.org) `[f](docs/ranks.md)`"
     expected = "[a](ranks.md#x) [`b`](source/models/poisson.py.md) [d](https://e.org) `[f](docs/ranks.md)`"
-    assert site.rewrite_links(text, "README.md", "index.md") == expected
+    assert site.rewrite_links(text, "README.md", "readme.md") == expected
     with pytest.raises(FileNotFoundError, match=r"README.md links to docs/none.md, which does not exist"):
-        site.rewrite_links("[c](docs/none.md)", "README.md", "index.md")
+        site.rewrite_links("[c](docs/none.md)", "README.md", "readme.md")
     back = site.rewrite_links("[readme](../../README.md)", "docs/fields/cells.md", "fields/cells.md")
-    assert back == "[readme](../index.md)"
+    assert back == "[readme](../readme.md)"
     assert site.place("benchmarks/published") == "benchmarks/published/README.md"
-    assert all(site.origin(site.place(page)) == page for page in site.pages())
 
 
-def test_lists_begin_after_an_empty_line():
-    site = from_site("repository")
-    assert site.separate_lists("text\n- a\n  more\n- b\nend") == "text\n\n- a\n  more\n- b\nend"
-    assert site.separate_lists("```\ntext\n- a\n```") == "```\ntext\n- a\n```"
+def test_every_page_of_the_site_stands_in_one_menu():
+    """Sphinx would warn of a page in none, but only when the site is built; here it is said at once."""
+    menus, site = from_site("menus"), from_site("repository")
+    named = [name for names in (*menus.BELOW.values(), *menus.GUIDES.values(), menus.PROJECT) for name in names]
+    assert len(named) == len(set(named))
+    guides = {path.removesuffix(".md") for path in map(site.place, site.pages()) if path.endswith(".md")}
+    in_folders = {name for name in guides if name.startswith("benchmarks/") or name == "index"}
+    assert guides - in_folders <= set(named)
+
+
+def test_tutorials_stand_in_the_order_of_their_numbers():
+    page = from_site("menus").made_pages()["tutorials.md"]
+    links = re.findall(r"\]\(notebooks/(\d+)_", page)
+    assert links == sorted(links)
+    assert len(links) == len(list((ROOT / "notebooks").glob("*.ipynb")))
+
+
+def test_pages_of_objects_differ_in_more_than_case():
+    """Some disks take `Fit.html` and `fit.html` for one file."""
+    reference = from_site("reference")
+    names = [name for group in reference.GROUPS.values() for name, _ in reference.entries(group)]
+    places = [reference.page(name).lower() for name in names if not name.startswith("bayesnmf.models")]
+    assert len(places) == len(set(places)) > 80
+
+
+def test_code_that_names_a_public_object_links_to_its_page():
+    pytest.importorskip("sphinx")
+    target_of = from_site("docstrings").target_of
+    found = {code: target_of(code) for code in ("bayesnmf.select(counts, ranks=range(2))", "fit.transform(new)", "Fit")}
+    assert list(found.values()) == ["bayesnmf.select", "bayesnmf.Fit.transform", "bayesnmf.Fit"]
+    assert not any(map(target_of, ("fit.none()", "counts", "fit", "bayesnmf.fit(a) + 1", "select")))

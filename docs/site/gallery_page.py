@@ -20,7 +20,7 @@ ABOUT = """# Gallery
 
 Every figure of `bayesnmf.plots`, on data that need no download. The pictures are drawn by the code beside them whenever
 this site is built. Every function returns the axes of its figure, and takes `axes=` to draw on existing ones. Give it
-one fit, or a mapping from labels to fits to compare them. [The API](reference/plots.md) has all arguments.
+one fit, or a mapping from labels to fits to compare them. [The API](reference/plots.rst) has all arguments.
 """
 
 
@@ -33,10 +33,12 @@ def body_of(function: Callable[..., Any]) -> str:
 
 def gallery_page() -> str:
     """Return the Markdown of the page."""
-    parts = [ABOUT]
+    parts = [ABOUT, thumbnails()]
     for name, function in gallery.entries().items():
-        parts.append(f"## {name}\n\n{inspect.getdoc(function)}\n\n![{name}](gallery/{name}.png)\n")
-        parts.append(f"```python\n{body_of(function)}\n```\n")
+        figure = gallery.figure_of(name)
+        api = f"[`plots.{figure}`](reference/bayesnmf.plots.{figure}.rst)"
+        parts.append(f"(gallery-{name})=\n## {name}\n\n{inspect.getdoc(function)} All arguments: {api}.\n")
+        parts.append(f"![{name}](gallery/{name}.png)\n\n```python\n{body_of(function)}\n```\n")
     shared = "\n\n".join(inspect.getsource(function).rstrip() for function in gallery.SHARED)
     opening = (
         "from collections.abc import Callable\nfrom functools import cache\n\nimport pandas as pd\n\nimport bayesnmf\n"
@@ -46,6 +48,15 @@ def gallery_page() -> str:
     about = "The examples share these functions, which fit once and keep the result."
     parts.append(f"## Counts and fits of the examples\n\n{about}\n\n```python\n{opening}\n\n\n{shared}\n```\n")
     return "\n".join(parts)
+
+
+def thumbnails() -> str:
+    """Return a table of small pictures, each of which leads to its example."""
+    cards = (
+        f":::{{grid-item-card}} {name}\n:img-top: gallery/{name}.png\n:link: gallery-{name}\n:link-type: ref\n:::\n"
+        for name in gallery.entries()
+    )
+    return "::::{grid} 2 2 4 4\n:gutter: 2\n:class-container: thumbnails\n\n" + "\n".join(cards) + "::::\n"
 
 
 def as_png(axes: Any) -> bytes:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import textwrap
 from collections.abc import Iterator
+from pydoc import locate
 from typing import NamedTuple
+
+import gallery
+from gallery_page import body_of
 
 import bayesnmf
 
@@ -25,7 +30,7 @@ def names_of(module: str) -> tuple[str, ...]:
 GROUPS = {
     "fits": Group(
         "Fits",
-        "`bayesnmf.fit` fits any model by any method, and returns a `Fit`. `bayesnmf.__version__` is the version.",
+        "`bayesnmf.fit` fits any model by any method and returns a `bayesnmf.Fit`. `bayesnmf.__version__` is a string.",
         ("fit", "Fit", "load", "MinibatchVI", "ConvergenceWarning"),
     ),
     "options": Group(
@@ -35,8 +40,8 @@ GROUPS = {
     ),
     "priors": Group(
         "Priors and noise",
-        "A model is a pair of priors; [models and priors](../models.md) lists those that each model allows. "
-        "[Noise](../noise.md) is how counts vary around their means.",
+        "A model is a pair of priors; :doc:`models and priors </models>` lists those that each model allows. "
+        ":doc:`Noise </noise>` is how counts vary around their means.",
         (
             "Priors", "Gamma", "Dirichlet", "ScaledDirichlet", "HierarchicalGamma", "NegativeBinomial", "Quasi",
             "Seeds", "Batch",
@@ -75,7 +80,7 @@ GROUPS = {
     ),
     "plots": Group(
         "Plots",
-        "All figures; the [gallery](../gallery.md) shows each. `plots.METHOD_COLOURS` maps methods to their colours.",
+        "All figures; the :doc:`/gallery` shows each. `plots.METHOD_COLOURS` maps methods to their colours.",
         ("plots",),
     ),
     "estimators": Group(
@@ -92,7 +97,7 @@ GROUPS = {
         "NumPyro programs",
         "Every model as a NumPyro program, which imports nothing from the rest of the package. Each module of a model "
         "has the same five functions: `program`, `guide`, `augmented`, `augmented_guide`, `augmented_bound`; "
-        "[the pages of the models](../models.md) show their files.",
+        ":doc:`the pages of the models </models>` show their files.",
         ("models",),
     ),
 }  # fmt: skip
@@ -129,21 +134,91 @@ def entries(group: Group) -> Iterator[tuple[str, str]]:
 
 
 # What functions return: their attributes matter, not how they are made.
-RESULTS = ("Fit", "ConvergenceWarning", "Selection", "Modes", "Consensus", "ModeEvidence", "PredictiveChecks",
-           "LeaveOneOut", "Match", "LinearResponse", "TopicModel", "Agreement", "Counts", "DataWarning", "Simulation",
-           "Equivalences", "Calibration", "datasets.RealCounts")  # fmt: skip
+RESULTS = ("Fit", "Selection", "Modes", "Consensus", "ModeEvidence", "PredictiveChecks", "LeaveOneOut", "Match",
+           "LinearResponse", "TopicModel", "Agreement", "Counts", "Simulation", "Assignment", "Equivalences",
+           "Calibration", "datasets.RealCounts")  # fmt: skip
 
 
-def write_page(group: Group) -> str:
-    """Return the Markdown of a page of the API, which mkdocstrings completes."""
-    blocks = [f"# {group.title}\n\n{group.about}\n"]
-    for name, home in entries(group):
-        short = name.split(".", 1)[1]
-        options = {
-            "heading": name,
-            "toc_label": name.rsplit(".", 1)[1],
-            "merge_init_into_class": str(short not in RESULTS).lower(),
-        }
-        lines = [f"::: {home}", "    options:", *(f"      {key}: {value}" for key, value in options.items())]
-        blocks.append("\n".join(lines) + "\n")
-    return "\n".join(blocks)
+INNER = ("of", "card")  # which the package itself calls
+
+
+def members_of(cls: type) -> Iterator[str]:
+    """Yield the methods and properties of a class that are for users: not those that algorithms or NumPyro call."""
+    if cls.__module__.startswith(("bayesnmf.priors", "bayesnmf.models")):
+        return
+    for name, member in inspect.getmembers(cls):
+        function = member.fget if isinstance(member, property) else member
+        home = getattr(function, "__module__", None) or ""
+        written = inspect.isroutine(function) and home.startswith("bayesnmf") and inspect.getdoc(function)
+        if written and not name.startswith("_") and name not in INNER:
+            yield name
+
+
+def made_pages() -> dict[str, str]:
+    """Return the pages of the API by their place on the site: the groups, and each object."""
+    made = {"reference/index.rst": index()}
+    for title, group in GROUPS.items():
+        names = [name for name, _ in entries(group)]
+        made[f"reference/{title}.rst"] = page_of_group(group, names)
+        made |= {f"{page(name)}.rst": page_of_object(name) for name in names}
+    return made
+
+
+def page(name: str) -> str:
+    """Return where the page of an object stands; no two names differ only in case, which some disks ignore."""
+    return f"reference/{name}" + ("-class" if inspect.isclass(locate(name)) else "")
+
+
+def heading(title: str) -> str:
+    """Return a title as reStructuredText."""
+    return f"{title}\n{'=' * len(title)}\n"
+
+
+def table(names: list[str]) -> str:
+    """Return a table of names with their first sentences, each of which links to its page."""
+    return "\n".join([".. autosummary::", "   :nosignatures:", "", *(f"   {name}" for name in names), ""])
+
+
+def index() -> str:
+    """Return the page that leads to the groups."""
+    lines = [f"   * - :doc:`{group.title} <{name}>`\n     - {group.about}" for name, group in GROUPS.items()]
+    menu = "\n".join([".. toctree::", "   :hidden:", "", *(f"   {name}" for name in GROUPS), ""])
+    return "\n".join([heading("API"), ".. list-table::", "   :widths: 30 70", "", *lines, "", menu])
+
+
+def page_of_group(group: Group, names: list[str]) -> str:
+    """Return the page of a group: what it is about, and a table of its names."""
+    below = (f"   {name.removeprefix('bayesnmf.')} </{page(name)}>" for name in names)
+    menu = "\n".join([".. toctree::", "   :hidden:", "", *below, ""])
+    shown = table([f"~{name}" for name in names])
+    return "\n".join([heading(group.title), group.about, "", shown, menu])
+
+
+def page_of_object(name: str) -> str:
+    """Return the page of a function, or of a class with a table of its methods and properties on top."""
+    found = locate(name)
+    kind, members = "autofunction", []
+    if inspect.isclass(found):
+        kind, members = "autoclass", [f"{name}.{each}" for each in members_of(found)]
+    parts = [heading(name), f".. currentmodule:: {name.rpartition('.')[0]}\n"]
+    if members:
+        parts.append(table(["~" + member.removeprefix(f"{name.rpartition('.')[0]}.") for member in members]))
+    parts.append(f".. {kind}:: {name}\n")
+    for member in members:
+        is_property = isinstance(inspect.getattr_static(found, member.rpartition(".")[2]), property)
+        parts.append(f"   .. {'autoproperty' if is_property else 'automethod'}:: {member}\n")
+    if name.startswith("bayesnmf.plots."):
+        parts.append(pictures(name.removeprefix("bayesnmf.plots.")))
+    return "\n".join(parts)
+
+
+def pictures(figure: str) -> str:
+    """Return the examples of a figure as the gallery has them."""
+    parts = []
+    for name, function in gallery.entries().items():
+        if gallery.figure_of(name) == figure:
+            code = textwrap.indent(body_of(function), "   ")
+            label = f":ref:`{name} in the gallery <gallery-{name}>`"
+            parts += [f"{inspect.getdoc(function)} ({label})\n", f".. code-block:: python\n\n{code}\n",
+                      f".. image:: /gallery/{name}.png\n   :alt: {name}\n"]  # fmt: skip
+    return "\n".join([".. rubric:: Gallery", "", *parts])

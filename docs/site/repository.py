@@ -8,7 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-RENAMED = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+RENAMED = {
+    "docs/site/home.md": "index.md",
+    "README.md": "readme.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
 KINDS = (".md", ".ipynb", ".png")
 LANGUAGES = {".py": "python", ".c": "c", ".cff": "yaml", ".toml": "toml", ".json": "json", ".csv": "text"}
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
@@ -16,10 +21,12 @@ CODE = re.compile(r"(^(?:```|~~~).*?^(?:```|~~~)\s*$|`+[^`\n]+`+)", re.DOTALL | 
 
 
 def pages() -> Iterator[str]:
-    """Yield the pages and pictures outside docs/ that belong to the site, as paths in the repository."""
+    """Yield the pages and pictures of the site, as paths in the repository."""
     yield from RENAMED
-    for pattern in ("benchmarks/**/*.md", "benchmarks/**/*.png", "notebooks/*.ipynb"):
-        yield from sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
+    patterns = [f"{folder}/**/*.{kind}" for folder in ("docs", "benchmarks") for kind in ("md", "png")]
+    for pattern in (*patterns, "notebooks/*.ipynb"):
+        found = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
+        yield from (path for path in found if not path.startswith("docs/site/"))
 
 
 def place(path: str) -> str | None:
@@ -36,15 +43,6 @@ def place(path: str) -> str | None:
     if folder in ("benchmarks", "notebooks") and suffix in KINDS:
         return path
     return f"source/{path}.md"
-
-
-def origin(page: str) -> str | None:
-    """Return which file of the repository a page of the site is; None for a generated page."""
-    for path, renamed in RENAMED.items():
-        if page == renamed:
-            return path
-    found = [path for path in (page, f"docs/{page}") if place(path) == page]
-    return found[0] if found else None
 
 
 def is_of_repository(link: str) -> bool:
@@ -91,21 +89,8 @@ def rewrite_links(text: str, path: str, page: str) -> str:
     return re.sub("\0(\\d+)\0", lambda match: code[int(match[1])], rewritten)
 
 
-def separate_lists(text: str) -> str:
-    """Return Markdown with an empty line before each list, which GitHub does not need and Python-Markdown does."""
-    lines, inside, fenced = [], False, False
-    for line in text.split("\n"):
-        fenced ^= line.startswith(("```", "~~~"))
-        item = not fenced and re.match(r"(?:[-*+]|\d+\.) ", line)
-        if item and not inside and lines and lines[-1].strip():
-            lines.append("")
-        inside = bool(line.strip()) and (inside or bool(item)) and not fenced
-        lines.append(line)
-    return "\n".join(lines)
-
-
 def source_page(path: str) -> str:
     """Return a page with the text of a file."""
     text = (ROOT / path).read_text(encoding="utf-8")
     language = LANGUAGES.get(posixpath.splitext(path)[1], "text")
-    return f"# {path}\n\n``````{{ .{language} }}\n{text.rstrip()}\n``````\n"
+    return f"# {path}\n\n``````{language}\n{text.rstrip()}\n``````\n"
