@@ -40,6 +40,13 @@ def small() -> bayesnmf.Counts:
 
 
 @cache
+def few() -> bayesnmf.Counts:
+    """Counts of 30 samples and 12 features, few enough for the evidence, of three components."""
+    priors = bayesnmf.Priors(bayesnmf.Gamma(0.7, 0.0105), bayesnmf.Dirichlet(0.4))
+    return bayesnmf.simulate(size=(30, 12), rank=3, priors=priors, seed=1).counts
+
+
+@cache
 def small_fits() -> dict[str, bayesnmf.Fit]:
     """The same three components by three methods."""
     options = {"map": None, "vi": None, "gibbs": bayesnmf.Gibbs(draws=1000)}
@@ -73,6 +80,12 @@ def structure() -> Any:
     fit = image_fits()["vi"]
     digit = [name[-2] for name in fit.row_names]
     return plots.structure(fit, digit, max_per_group=15)
+
+
+def group_shares() -> Any:
+    """Each field is the mean share of a component in a group; a component of one group is dark in one row."""
+    fit = image_fits()["vi"]
+    return plots.group_shares(fit, [name[-2] for name in fit.row_names])
 
 
 def components() -> Any:
@@ -167,6 +180,21 @@ def selection() -> Any:
     return plots.selection(bayesnmf.select(small(), ranks=range(1, 6), splits=2))
 
 
+def ranks() -> Any:
+    """Three criteria: a rank near the ring of each predicts, and its components come back; they need not agree."""
+    by = ("heldout", "stability", "evidence")
+    return plots.ranks([bayesnmf.select(few(), ranks=range(1, 5), criterion=name) for name in by])
+
+
+def misfit() -> Any:
+    """Above the band, fits describe the counts worse than a right model would: here, those of less than 3 components.
+
+    Far below it, they would follow the noise.
+    """
+    fits = {rank: bayesnmf.fit(small(), rank=rank, seed=0) for rank in (1, 2, 3, 4, 6)}
+    return plots.misfit({rank: bayesnmf.predictive_checks(fit) for rank, fit in fits.items()})
+
+
 def modes() -> Any:
     """Left: how far each run is behind the best. Right: in which runs the components of the best mode come back."""
     return plots.modes(runs())
@@ -187,7 +215,7 @@ def model_graph() -> Any:
     return plots.model_graph("gamma_poisson")
 
 
-SHARED = (images, image_fits, small, small_fits, mutations, signatures_fit, runs)
+SHARED = (images, image_fits, small, few, small_fits, mutations, signatures_fit, runs)
 
 
 def figures() -> set[str]:

@@ -14,14 +14,16 @@ from bayesnmf.plots.calibration import calibration
 from bayesnmf.plots.convergence import convergence
 from bayesnmf.plots.factors import components, top_features
 from bayesnmf.plots.graph import model_graph
+from bayesnmf.plots.groups import group_shares
 from bayesnmf.plots.intervals import loadings_intervals
+from bayesnmf.plots.misfits import misfit
 from bayesnmf.plots.mixing import chains
 from bayesnmf.plots.modes import consensus, modes
 from bayesnmf.plots.mutations import signatures
 from bayesnmf.plots.posteriors import loadings_scatter, posterior_agreement
 from bayesnmf.plots.predictive import predictive_checks
 from bayesnmf.plots.presence import presence
-from bayesnmf.plots.selection import selection
+from bayesnmf.plots.selection import ranks, selection
 from bayesnmf.plots.similarity import agreement
 from bayesnmf.plots.structure import structure
 from bayesnmf.plots.style import METHOD_COLOURS, PALETTE
@@ -37,14 +39,17 @@ __all__ = [
     "components",
     "consensus",
     "convergence",
+    "group_shares",
     "loadings_intervals",
     "loadings_scatter",
+    "misfit",
     "model_graph",
     "modes",
     "objectives",
     "posterior_agreement",
     "predictive_checks",
     "presence",
+    "ranks",
     "selection",
     "signatures",
     "structure",

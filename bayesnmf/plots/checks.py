@@ -9,7 +9,7 @@ import numpy as np
 
 from bayesnmf.assessment.matching import Match
 from bayesnmf.assessment.response_tables import LinearResponse
-from bayesnmf.checks import check_choice, check_method, shown
+from bayesnmf.checks import check_choice, check_count, check_method, shown
 from bayesnmf.data.checks import same_counts
 from bayesnmf.data.mutations import read_types
 from bayesnmf.fitting.fitted import Fit
@@ -177,6 +177,35 @@ def check_selection(given: Any, kind: type) -> None:
     """Refuse anything but the result of `bayesnmf.select`."""
     if not isinstance(given, kind):
         raise TypeError(f"selection must be a result of bayesnmf.select: found {type(given).__name__}")
+
+
+def check_selections(given: Any, kind: type) -> list[Any]:
+    """Return results of `bayesnmf.select` as a list; refuse anything else, and an empty one."""
+    found = [given] if isinstance(given, kind) or not isinstance(given, Iterable) else list(given)
+    if not found:
+        raise ValueError("selections must not be empty: give at least one result of bayesnmf.select")
+    for each in found:
+        if not isinstance(each, kind):
+            raise TypeError(
+                f"selections must be results of bayesnmf.select: found {type(each).__name__}; give a list of them, "
+                "as in [select(counts), select(counts, criterion='stability')]"
+            )
+    return found
+
+
+def check_checks_by_rank(given: Any, kind: type) -> dict[str, dict[int, Any]]:
+    """Return predictive checks by label and rank; those of one series have the label ""."""
+    series = given if isinstance(given, Mapping) else {}
+    if not all(isinstance(each, Mapping) for each in series.values()):
+        series = {"": series}
+    found = {str(label): dict(each) for label, each in series.items()}
+    if not found or not all(found.values()):
+        raise ValueError("checks must not be empty: give at least one rank, as in {8: predictive_checks(fit)}")
+    for each in found.values():
+        for rank, one in each.items():
+            check_count(rank, "the ranks of checks")
+            check_result(one, kind, "checks, by rank or by label and rank,", "bayesnmf.predictive_checks")
+    return found
 
 
 def check_result(given: Any, kind: type, argument: str, function: str) -> None:

@@ -13,6 +13,7 @@ from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.checks import check_choice, check_fraction, check_names
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.plots.checks import check_fits_and_responses, check_same_unit
+from bayesnmf.plots.heatmaps import turned
 from bayesnmf.plots.style import (
     SMALL,
     Look,
@@ -31,7 +32,7 @@ from bayesnmf.results.topic_model import to_topic_model
 from bayesnmf.types import Array
 
 MOST = 20  # components whose names have room in a panel, unless more are asked for
-CROWDED, SMALLEST = 2 * MOST, 6  # components beyond which numbers stand upright, and are as small as this
+LEAST = 5.0  # width of a figure whose heading and legend have room, in inches
 WORDS = {"loadings": "Loadings", "shares": "Shares", "counts": "Expected counts"}
 
 
@@ -108,8 +109,8 @@ def loadings_intervals(
 def _panels(number: int, width: float, figsize: Any, axes: Any) -> tuple[Array, Figure | None]:
     width = float(np.clip(width, 3.0, 9.0))
     shape = grid_shape(number, width)
-    grid, figure = make_panels(shape if axes is None else (1, number), (width * shape[1], 2.7 * shape[0] + 0.8),
-                          figsize, axes)  # fmt: skip
+    size = (max(width * shape[1], LEAST), 2.7 * shape[0] + 0.8)
+    grid, figure = make_panels(shape if axes is None else (1, number), size, figsize, axes)
     return hide_spare(grid, number), figure
 
 
@@ -139,14 +140,11 @@ def _dress(axes: Array, rows: Array, fit: Fit, shown: Array, label: str) -> None
     among = "" if number == fit.rank else f" (the leading {number} of {fit.rank})"
     for name, ax in zip(fit.row_names[rows], axes, strict=True):
         ax.set_title(called(name, "row"), fontsize=10)
-        slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if named else {}
-        slanted |= {"rotation": 90} if number > CROWDED and not named else {}
-        ax.set_xticks(np.arange(number), [shorten(fit.component_labels[k], 16) for k in shown], **slanted)
+        ax.set_xticks(np.arange(number), [shorten(fit.component_labels[k], 16) for k in shown], **turned(named, number))
         ax.set_xticks(np.arange(1, number) - 0.5, minor=True)
         ax.grid(axis="x", which="minor", color="0.9", linewidth=0.8)
         ax.tick_params(axis="x", which="both", length=0)
-        ax.tick_params(labelsize=SMALL)
-        ax.tick_params(axis="x", labelsize=SMALL if number <= CROWDED else SMALLEST)
+        ax.tick_params(axis="y", labelsize=SMALL)
         ax.set_xlim(-0.5, number - 0.5)
         ax.set_ylim(bottom=-0.03 * ax.get_ylim()[1])  # room for markers at 0
         ax.set_xlabel(f"component{among}", fontsize=9)

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from bayesnmf.plots.checks import check_result
+from bayesnmf.plots.heatmaps import add_colour_bar
 from bayesnmf.plots.style import MARKERS, PALETTE, QUIET, SMALL, colours_of, hide_frame, make_panels
 from bayesnmf.studies.stability.consensus import Consensus
 from bayesnmf.studies.stability.result import Modes
@@ -94,14 +95,7 @@ def _draw_returns(ax: Axes, found: Modes, runs: Any) -> None:
     ax.set_xlabel("run, by mode and objective")
     ax.set_ylabel("component of mode 0")
     ax.set_title(f"runs in which it comes back (dots): cosine above {found.threshold:g}", fontsize=10)
-    _add_colour_bar(ax, image, "cosine with the match in the run")
-
-
-def _add_colour_bar(ax: Axes, image: Any, label: str) -> None:
-    ax.tick_params(labelsize=SMALL, length=0)
-    bar = ax.figure.colorbar(image, ax=ax, fraction=0.05)
-    bar.set_label(label, fontsize=9)
-    bar.ax.tick_params(labelsize=SMALL)
+    add_colour_bar(ax, image, "cosine with the match in the run")
 
 
 def consensus(consensus: Consensus, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Array:
@@ -153,7 +147,7 @@ def _draw_clusters(ax: Axes, consensus: Consensus) -> None:
     ax.set_xlabel(f"{len(members)} components of all runs")
     value = "–" if np.isnan(consensus.silhouette) else f"{consensus.silhouette:.3f}"
     ax.set_title(f"mean silhouette {value}", fontsize=10)
-    _add_colour_bar(ax, image, "Euclidean distance of components of length 1")
+    add_colour_bar(ax, image, "Euclidean distance of components of length 1")
 
 
 def _draw_densities(ax: Axes, consensus: Consensus) -> None:

@@ -11,6 +11,7 @@ from matplotlib.image import AxesImage
 from bayesnmf.assessment.assignment_result import Assignment
 from bayesnmf.checks import check_fraction
 from bayesnmf.plots.checks import check_any_present, check_result
+from bayesnmf.plots.heatmaps import add_colour_bar
 from bayesnmf.plots.style import SMALL, called, hide_frame, make_panels
 from bayesnmf.types import Array
 
@@ -55,9 +56,7 @@ def presence(
     left.set_yticks(range(len(order)), [f"{name} ({there[:, k].sum()})" for name, k in zip(names, order, strict=True)])
     right.set_yticks(range(len(order)), [])
     right.tick_params(axis="y", length=0)
-    bar = right.figure.colorbar(image, ax=right, fraction=0.1)
-    bar.set_label("chance that it is present", fontsize=9)
-    bar.ax.tick_params(labelsize=SMALL)
+    add_colour_bar(right, image, "chance that it is present", 0.1)
     for ax in grid.flat:
         ax.set_ylim(len(order) - 0.5, -0.5)
         ax.tick_params(labelsize=SMALL)

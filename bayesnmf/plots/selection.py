@@ -1,17 +1,30 @@
-"""Draw held-out scores, evidence or stability of models and ranks."""
+"""Draw held-out scores, evidence or stability of models and ranks, of one criterion or of several side by side."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from textwrap import fill
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from bayesnmf.plots.checks import check_selection
-from bayesnmf.plots.style import MARKERS, SMALL, colours_of, hide_frame, make_panels
-from bayesnmf.studies.selection.record import SCORED
+from bayesnmf.plots.checks import check_selection, check_selections
+from bayesnmf.plots.style import (
+    MARKERS,
+    QUIET,
+    SMALL,
+    colours_of,
+    grid_shape,
+    hide_frame,
+    hide_spare,
+    legend_columns,
+    make_panels,
+)
+from bayesnmf.studies.selection.record import COMES_BACK, SCORED, Candidate
 from bayesnmf.studies.selection.result import Selection
+from bayesnmf.types import Array
 
 COLUMNS = {
     "heldout": ("mean", "se", "held-out log-likelihood\nfor each count (nats)"),
@@ -25,6 +38,27 @@ UNITS = {
     "heldout": "random splits of the counts",
     "evidence": "runs",
 }
+BEHIND = "nats for each held-out count,\nminus the best"
+ROWS_TOO = "rows"  # the second panel of held-out scores
+TITLES = {
+    "heldout": "held-out counts,\nsame samples",
+    ROWS_TOO: "held-out counts,\nother samples",
+    "masked": "held-out entries",
+    "evidence": "evidence",
+    "stability": "stability",
+}
+PANEL = 3.0  # width of one of several panels, in inches
+ROOM = 0.08  # of the axis, for the number of a rank
+FAR = 3.0  # times the median distance from the best, beyond which a rank may lie below a panel
+
+
+class Shown(NamedTuple):
+    """Which numbers of a selection a panel shows, and which candidates it marks."""
+
+    selection: Selection
+    columns: tuple[str, str]
+    best: Candidate | None
+    frugal: Candidate | None
 
 
 def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Axes:
@@ -46,24 +80,16 @@ def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, f
     Returns
     -------
     Axes
+
+    See Also
+    --------
+    ranks : several criteria side by side.
     """
     check_selection(selection, Selection)
     grid, _ = make_panels((1, 1), (6.5, 4.0), figsize, axes)
     ax: Axes = grid[0, 0]
-    table: Any = selection.table
-    names = list(dict.fromkeys(table.index.droplevel("rank")))
-    ranks = np.unique(table.index.get_level_values("rank"))
-    step = 0.1 * np.min(np.diff(ranks), initial=1.0)  # beside each other, points of equal models stay visible
-    beside = {name: step * (place - (len(names) - 1) / 2) for place, name in enumerate(names)}
     column, error, label = COLUMNS[selection.criterion]
-    for place, (name, colour) in enumerate(zip(names, colours_of(len(names)), strict=True)):
-        told = name if isinstance(name, str) else ", ".join(name)
-        look = {"color": colour, "label": told, "marker": MARKERS[place % len(MARKERS)]}
-        part = table[table.index.droplevel("rank") == name]
-        _draw_model(ax, part.set_axis(part.index.get_level_values("rank")), (column, error), beside[name], look)
-    _mark_best(ax, selection, beside, column)
-    ax.set_xticks(ranks)
-    ax.set_xlabel("rank")
+    _draw(ax, Shown(selection, (column, error), selection.best, selection.one_standard_error))
     ax.set_ylabel(label.format(selection.resampled))
     units = UNITS.get(selection.criterion, selection.resampled)
     lines = [f"by {selection.method}, {len(selection.scores)} {units}"]
@@ -71,10 +97,136 @@ def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, f
     figure: Any = ax.figure
     width = int(LETTERS * ax.get_position().width * figure.get_figwidth())  # so that panels side by side have room
     ax.set_title("\n".join(fill(line, max(width, 20)) for line in lines), fontsize=10)
-    ax.tick_params(labelsize=SMALL)
     ax.legend(fontsize=SMALL, frameon=False)
-    hide_frame(ax)
     return ax
+
+
+def ranks(
+    selections: Selection | Iterable[Selection], *, axes: Any = None, figsize: tuple[float, float] | None = None
+) -> Array:
+    """Draw what several criteria say of each rank, one panel for each criterion.
+
+    Held-out scores are differences from the best, paired by row, with one standard error; those of withheld rows have a
+    panel of their own. Marks are those of `selection`, which draws one criterion with its scores themselves. An arrow
+    at the bottom stands for a rank so far behind the best that it would hide how the others differ; a dashed line marks
+    the stability that is asked for.
+
+    Parameters
+    ----------
+    selections : Selection or iterable of Selection
+        Results of `bayesnmf.select`, usually of the same counts by several criteria.
+    axes : array of Axes, optional
+        Axes to draw on, one for each panel: two for held-out counts, one for each of the others.
+    figsize : tuple of float, optional
+        Width and height in inches.
+
+    Returns
+    -------
+    ndarray of Axes
+
+    Raises
+    ------
+    TypeError, ValueError
+        What is no result of `bayesnmf.select`, or none at all.
+    """
+    chosen = [panel for one in check_selections(selections, Selection) for panel in _panels(one)]
+    shape = grid_shape(len(chosen), PANEL)
+    size = (PANEL * max(shape[1], 1.5), 3.0 * shape[0] + 0.4)
+    grid, figure = make_panels(shape if axes is None else (1, len(chosen)), size, figsize, axes)
+    panels = hide_spare(grid, len(chosen))
+    for ax, (title, label, shown) in zip(panels, chosen, strict=True):
+        _draw(ax, shown)
+        if shown.selection.criterion == "stability":
+            ax.axhline(COMES_BACK, color=QUIET, linewidth=1, linestyle="--", zorder=0)
+            ax.set_ylim(0, 1.05)
+        else:
+            _leave_far_ranks_below(ax)
+        ax.set_title(title, fontsize=10)
+        ax.set_ylabel(label, fontsize=SMALL)
+        if figure is None:
+            ax.legend(fontsize=SMALL, frameon=False)
+    if figure is not None:
+        _share_legends(panels, figure)
+    return panels
+
+
+def _panels(one: Selection) -> list[tuple[str, str, Shown]]:
+    """Return title, label and contents of the panels of one selection."""
+    criterion, title = one.criterion, TITLES[one.criterion]
+    marked = one.best, one.one_standard_error
+    if criterion not in SCORED:
+        column, error, label = COLUMNS[criterion]
+        short = {"stability": "share in which the least\nrecurrent comes back"}
+        return [(_titled(title, one.best), short.get(criterion, label), Shown(one, (column, error), *marked))]
+    found = [(title, ("difference", "difference_se"), marked)]
+    if one.best_for_rows is not None:
+        of_rows = one.best_for_rows, one.one_standard_error_for_rows
+        found.append((TITLES[ROWS_TOO], ("rows_difference", "rows_difference_se"), of_rows))
+    return [
+        (_titled(title, best), BEHIND, Shown(one, columns, best, frugal)) for title, columns, (best, frugal) in found
+    ]
+
+
+def _titled(title: str, best: Candidate | None) -> str:
+    return f"{title}: best {best.rank}" if best else f"{title}: no best"
+
+
+def _leave_far_ranks_below(ax: Axes) -> None:
+    """Let the axis end below the ranks near the best, with arrows for those that are far below."""
+    drawn = [each[0] for each in ax.containers]
+    points = np.concatenate([np.column_stack([line.get_xdata(), line.get_ydata()]) for line in drawn])
+    points = points[np.isfinite(points[:, 1])]
+    behind = points[:, 1].max() - points[:, 1] if len(points) else np.zeros(0)
+    near = FAR * float(np.median(behind[behind > 0])) if (behind > 0).any() else np.inf
+    far = behind > near
+    if far.any():
+        highest = points[:, 1].max()
+        ax.set_ylim(highest - 1.15 * near, min(ax.get_ylim()[1], highest + near))
+        ax.plot(points[far, 0], np.full(far.sum(), 0.02), "v", transform=ax.get_xaxis_transform(), color=QUIET,
+                label="far below")  # fmt: skip
+
+
+def _share_legends(panels: Array, figure: Figure) -> None:
+    """Draw one legend for all panels, below the figure; lines of a single model need no name."""
+    found: dict[str, Any] = {}
+    for ax in panels:
+        handles, labels = ax.get_legend_handles_labels()
+        several = len(ax.containers) > 1
+        found |= {label: handle for handle, label in zip(handles, labels, strict=True)
+                  if several or handle not in ax.containers}  # fmt: skip
+    if found:
+        figure.legend(found.values(), found, loc="outside lower center", ncols=legend_columns(found, figure),
+                      frameon=False, fontsize=SMALL)  # fmt: skip
+
+
+def _draw(ax: Axes, shown: Shown) -> None:
+    """Draw one line for each model and noise against the rank, beside each other, and mark the best."""
+    table: Any = shown.selection.table
+    names = list(dict.fromkeys(table.index.droplevel("rank")))
+    numbers = np.unique(table.index.get_level_values("rank"))
+    step = 0.1 * np.min(np.diff(numbers), initial=1.0)  # beside each other, points of equal models stay visible
+    beside = {name: step * (place - (len(names) - 1) / 2) for place, name in enumerate(names)}
+    for place, (name, colour) in enumerate(zip(names, colours_of(len(names)), strict=True)):
+        told = name if isinstance(name, str) else ", ".join(name)
+        look = {"color": colour, "label": told, "marker": MARKERS[place % len(MARKERS)]}
+        part = table[table.index.droplevel("rank") == name]
+        _draw_model(ax, part.set_axis(part.index.get_level_values("rank")), shown.columns, beside[name], look)
+    _mark_best(ax, shown, beside)
+    name_ranks(ax, numbers)
+    ax.tick_params(labelsize=SMALL)
+    hide_frame(ax)
+
+
+def name_ranks(ax: Axes, numbers: Array) -> None:
+    """Mark every rank on the axis, and name those that have room."""
+    named, room = [numbers[0]], ROOM * (numbers[-1] - numbers[0])
+    for number in numbers[1:]:
+        if number - named[-1] >= room:
+            named.append(number)
+    ax.set_xticks(named)
+    ax.set_xticks(np.setdiff1d(numbers, named), minor=True)
+    ax.tick_params(axis="x", which="minor", length=3.5)
+    ax.set_xlabel("rank")
 
 
 def _draw_model(ax: Axes, part: Any, columns: tuple[str, str], beside: float, look: dict[str, Any]) -> None:
@@ -92,15 +244,15 @@ def _draw_model(ax: Axes, part: Any, columns: tuple[str, str], beside: float, lo
         ax.plot(unknown.index + beside, unknown, "^", color=look["color"], markersize=9, label=label)
 
 
-def _mark_best(ax: Axes, selection: Selection, beside: dict[Any, float], column: str) -> None:
+def _mark_best(ax: Axes, shown: Shown, beside: dict[Any, float]) -> None:
     """Mark the best candidate with a ring, and the smallest rank within one standard error with a square."""
-    table: Any = selection.table
-    if selection.best is None or selection.one_standard_error is None:
+    table, column = shown.selection.table, shown.columns[0]
+    if shown.best is None or shown.frugal is None:
         return
-    best, frugal = (selection.place(each) for each in (selection.best, selection.one_standard_error))
+    best, frugal = (shown.selection.place(each) for each in (shown.best, shown.frugal))
     ring: dict[str, Any] = {"linestyle": "none", "fillstyle": "none", "color": "black", "markersize": 12}
     series = (lambda place: place[0]) if len(best) == 2 else (lambda place: place[:-1])
     ax.plot(best[-1] + beside[series(best)], table.loc[best, column], "o", label="best", **ring)
-    if selection.criterion in SCORED:
+    if shown.selection.criterion in SCORED:
         x = frugal[-1] + beside[series(frugal)]
         ax.plot(x, table.loc[frugal, column], "s", label="smallest within one se", **ring)

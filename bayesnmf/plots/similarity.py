@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference import alignment
 from bayesnmf.plots.checks import check_mapping, check_matchable
-from bayesnmf.plots.style import SMALL, make_panels, shorten
+from bayesnmf.plots.heatmaps import add_colour_bar, turned, write_numbers
+from bayesnmf.plots.style import make_panels, shorten
 from bayesnmf.types import Array
 
 
@@ -42,25 +43,12 @@ def agreement(fits: Mapping[str, Fit], *, axes: Axes | None = None, figsize: tup
     ax: Axes = grid[0, 0]
     low = min(np.floor(10 * values.min()) / 10, 0.9)
     image = ax.imshow(values, cmap="cividis", vmin=low, vmax=1)
-    for (i, j), value in np.ndenumerate(values):
-        ax.text(
-            j,
-            i,
-            f"{value:.3f}",
-            ha="center",
-            va="center",
-            fontsize=9,
-            color="white" if value < low + 0.6 * (1 - low) else "black",
-        )
+    write_numbers(ax, image, values, "{:.3f}")
     places = np.arange(len(labels))
-    ax.set_xticks(places, labels, rotation=45 if max(map(len, labels)) > 6 else 0, rotation_mode="anchor",
-                  ha="right" if max(map(len, labels)) > 6 else "center")  # fmt: skip
     ax.set_yticks(places, labels)
-    ax.tick_params(length=0)
     ax.set_title("Agreement of components\n(1: equal up to scale)", fontsize=10)
-    bar = ax.figure.colorbar(image, ax=ax, fraction=0.05)
-    bar.set_label("mean cosine of matched components", fontsize=9)
-    bar.ax.tick_params(labelsize=SMALL)
+    add_colour_bar(ax, image, "mean cosine of matched components")
+    ax.set_xticks(places, labels, **turned(max(map(len, labels)) > 6, len(labels)))
     return ax
 
 

@@ -11,7 +11,7 @@ from matplotlib.patches import StepPatch
 
 from bayesnmf.checks import check_choice, check_count
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.plots.style import OTHERS, SMALL, colours_of_leading, leading, make_panels, shorten
+from bayesnmf.plots.style import LETTER, OTHERS, SMALL, colours_of_leading, leading, make_panels, shorten
 from bayesnmf.results.checks import check_fit, check_groups
 from bayesnmf.results.leading import leading_of
 from bayesnmf.results.topic_model import to_topic_model
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 GAP = 0.006
-LETTER = 0.065  # width of a letter of a label, in inches
 BETWEEN = 3  # letters that fit between the labels of two groups
 IN_COLUMN, COLUMNS = 15, 3  # names in a column of the legend, and its columns, beyond which the figure grows
 VALUES = {"shares": "share of a sample's counts", "counts": "expected counts of a sample"}

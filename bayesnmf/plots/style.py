@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +41,8 @@ MARKERS = ("o", "s", "^", "v", "P", "X")
 LINES = ("-", "--", ":", "-.")
 SMALL = 9
 """Size of the smallest text, in points: 7 points where a figure of the largest width is printed 7 inches wide."""
+LETTER = 0.065
+"""Width of a letter of this size, in inches."""
 WIDEST = 9.0
 """Largest width of a new figure, in inches."""
 QUIET = "0.55"
@@ -145,7 +147,15 @@ def share_legend(axes: Array, figure: Figure | None) -> None:
     if figure is None:
         first.legend(handles, labels, fontsize=SMALL)
     else:
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 5), frameon=False)
+        figure.legend(handles, labels, loc="outside lower center", ncols=legend_columns(labels, figure), frameon=False,
+                      fontsize=SMALL)  # fmt: skip
+
+
+def legend_columns(labels: Iterable[str], figure: Figure) -> int:
+    """Return how many of these labels a legend below a figure has room for in one line."""
+    lengths = [len(label) for label in labels]
+    room = figure.get_figwidth() / LETTER  # letters; a line or marker and the space beside it take 5
+    return int(np.clip(room // (max(lengths) + 5), 1, len(lengths)))
 
 
 def hide_frame(axes: Axes) -> None:
