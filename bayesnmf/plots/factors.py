@@ -13,6 +13,7 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference import alignment
 from bayesnmf.plots.checks import check_fits, check_image_shape
 from bayesnmf.plots.style import (
+    LEGIBLE,
     QUIET,
     SMALL,
     Look,
@@ -130,8 +131,8 @@ def top_features(
     rank, shown = top.shape
     shape = grid_shape(rank, 3.0)
     height = max(0.24, 0.07 * len(fits) + 0.08) * shown + 0.95
-    grid, figure = make_panels(shape if axes is None else (1, rank), (3.0 * shape[1], height * shape[0] + 0.7),
-                          figsize, axes)  # fmt: skip
+    size = (max(3.0 * shape[1], LEGIBLE), height * shape[0] + 0.7)
+    grid, figure = make_panels(shape if axes is None else (1, rank), size, figsize, axes)
     chosen = hide_spare(grid, rank)
     _top_features(chosen, fits, top, reference, orders)
     if order == "lift":

@@ -15,6 +15,7 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.plots.checks import check_fits_and_responses, check_same_unit
 from bayesnmf.plots.heatmaps import turned
 from bayesnmf.plots.style import (
+    LEGIBLE,
     SMALL,
     Look,
     called,
@@ -32,7 +33,6 @@ from bayesnmf.results.topic_model import to_topic_model
 from bayesnmf.types import Array
 
 MOST = 20  # components whose names have room in a panel, unless more are asked for
-LEAST = 5.0  # width of a figure whose heading and legend have room, in inches
 WORDS = {"loadings": "Loadings", "shares": "Shares", "counts": "Expected counts"}
 
 
@@ -109,7 +109,7 @@ def loadings_intervals(
 def _panels(number: int, width: float, figsize: Any, axes: Any) -> tuple[Array, Figure | None]:
     width = float(np.clip(width, 3.0, 9.0))
     shape = grid_shape(number, width)
-    size = (max(width * shape[1], LEAST), 2.7 * shape[0] + 0.8)
+    size = (max(width * shape[1], LEGIBLE), 2.7 * shape[0] + 0.8)
     grid, figure = make_panels(shape if axes is None else (1, number), size, figsize, axes)
     return hide_spare(grid, number), figure
 

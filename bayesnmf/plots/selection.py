@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from bayesnmf.plots.checks import check_selection, check_selections
 from bayesnmf.plots.style import (
+    LEGIBLE,
     MARKERS,
     QUIET,
     SMALL,
@@ -131,7 +132,7 @@ def ranks(
     """
     chosen = [panel for one in check_selections(selections, Selection) for panel in _panels(one)]
     shape = grid_shape(len(chosen), PANEL)
-    size = (PANEL * max(shape[1], 1.5), 3.0 * shape[0] + 0.4)
+    size = (max(PANEL * shape[1], LEGIBLE), 3.0 * shape[0] + 0.4)
     grid, figure = make_panels(shape if axes is None else (1, len(chosen)), size, figsize, axes)
     panels = hide_spare(grid, len(chosen))
     for ax, (title, label, shown) in zip(panels, chosen, strict=True):

@@ -45,6 +45,8 @@ LETTER = 0.065
 """Width of a letter of this size, in inches."""
 WIDEST = 9.0
 """Largest width of a new figure, in inches."""
+LEGIBLE = 5.0
+"""Width in inches from which on a figure has room for a heading and a legend."""
 QUIET = "0.55"
 SHOWN = 12
 """Largest number of components with a colour of their own in one figure, unless more are asked for."""
