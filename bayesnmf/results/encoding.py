@@ -1,4 +1,4 @@
-"""Encode a fit as an xarray `DataTree`, the layout of saved files, and decode it.
+"""Encode a fit as groups of arrays, the layout of saved files, and decode it.
 
 Groups: `point`, `trace`, `posterior` (the parameters of q, or the draws), `priors`, `counts` (CSR, with names) and, if
 the fit has them, `start`, `multipliers`, `statistics`, `moments` and, from version 7 on, `intervals`. Values that are
@@ -16,12 +16,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from zlib import crc32
 
 import numpy as np
-import xarray as xr
 
 import bayesnmf
 from bayesnmf.data.several import SeveralCounts
@@ -33,12 +32,11 @@ from bayesnmf.priors.noise import KINDS, POISSON, FeatureGroups
 from bayesnmf.results.batches import FittedBatches
 from bayesnmf.results.estimates import Draws, Estimate, Intervals, Point, VariationalPosterior
 from bayesnmf.results.record import FitRecord
-from bayesnmf.results.saved_arrays import as_python, decode_arrays, encode_arrays
+from bayesnmf.results.saved_arrays import Group, Groups, as_python, decode_arrays, encode_arrays
 from bayesnmf.results.saved_checks import check_saved_settings, check_saved_shapes
 from bayesnmf.results.saved_counts import decode_counts, encode_counts
 from bayesnmf.types import Array
 
-Groups = dict[str, xr.Dataset]
 FORMAT, VERSION, NOISY, COMPLETE = "bayesnmf.Fit", 9, 8, 7
 SEALED = 6  # from this version on NetCDF files end with a digest of all of it
 WORDS = {"quasi": "Quasi"}  # of noises in files before 0.3
@@ -82,52 +80,64 @@ def encode_fit(fit: FitRecord, near: Path) -> Groups:
         own = {} if fit.batch.q is None else {f"q_{name}": value for name, value in fit.batch.q.parameters.items()}
         groups["/batch"] = encode_arrays({"names": fit.batch.names, "mean": fit.batch.mean, **own})
         settings["batch"] = {"shape": fit.batch.shape, "learned": fit.batch.learned}
-    settings["parts"] = _describe_parts(xr.DataTree.from_dict(groups))
+    groups = _with_parents(groups)
+    settings["parts"] = _describe_parts(groups)
     text = json.dumps(settings, default=as_python)
     about |= {"settings": text, "settings_crc32": crc32(text.encode())}
-    return {"/": xr.Dataset(attrs=about), **groups}
+    return {"/": Group({}, about), **groups}
 
 
-def decode_fit(tree: xr.DataTree, near: Path) -> FitRecord:
-    """Return the fit in a tree of a file in the folder `near`; refuse a tree with missing or changed parts."""
-    settings = _decode_settings(tree)
+def _with_parents(groups: Groups) -> Groups:
+    """Return groups with those that contain them."""
+    found: Groups = {}
+    for path, group in groups.items():
+        for parent in reversed(PurePosixPath(path).parents[:-1]):
+            found.setdefault(str(parent), Group({}, {}))
+        found[path] = group
+    return found
+
+
+def decode_fit(groups: Groups, near: Path) -> FitRecord:
+    """Return the fit in a file in the folder `near`; refuse a file with missing or changed parts."""
+    settings = _decode_settings(groups)
     status = Status(*settings.pop("status"))
-    priors = Priors(**_decode_sides(tree["priors"]))
-    options = _decode_options(settings, tree, priors)
-    intervals = _decode_intervals(settings.pop("intervals", None), tree)
+    priors = Priors(**_decode_sides(groups, "/priors"))
+    options = _decode_options(settings, groups, priors)
+    intervals = _decode_intervals(settings.pop("intervals", None), groups)
     noise = settings.pop("noise", {"kind": type(POISSON).__name__})
-    own: dict[str, Any] = decode_arrays(tree["noise"]) if "noise" in tree.children else {}
+    own: dict[str, Any] = decode_arrays(groups["/noise"]) if "/noise" in groups else {}
     if "codes" in own:
         own["groups"] = FeatureGroups(own.pop("codes"), own.pop("given"))
-    batch = _decode_batch(settings.pop("batch", None), tree)
+    batch = _decode_batch(settings.pop("batch", None), groups)
     fit = FitRecord(
-        **{"scale": None, **decode_arrays(tree["point"]), **decode_arrays(tree["trace"]), **settings},
+        **{"scale": None, **decode_arrays(groups["/point"]), **decode_arrays(groups["/trace"]), **settings},
         status=status,
         priors=priors,
         options=options,
-        counts=decode_counts(tree["counts"], near, by_sums=tree.attrs["format_version"] == 5),
-        multipliers=_decode_multipliers(tree),
-        statistics=decode_arrays(tree["statistics"]) if "statistics" in tree.children else None,
-        moments=decode_arrays(tree["moments"]) if "moments" in tree.children else None,
+        counts=decode_counts(groups["/counts"], near, by_sums=groups["/"].attrs["format_version"] == 5),
+        multipliers=_decode_multipliers(groups),
+        statistics=decode_arrays(groups["/statistics"]) if "/statistics" in groups else None,
+        moments=decode_arrays(groups["/moments"]) if "/moments" in groups else None,
         intervals=intervals,
         batch=batch,
         noise=KINDS[WORDS.get(kind := noise.pop("kind"), kind)](**{**noise, **own}),
-        estimate=_decode_estimate(tree),
+        estimate=_decode_estimate(groups),
     )
     check_saved_shapes(fit)
     return fit
 
 
-def _decode_settings(tree: xr.DataTree) -> dict[str, Any]:
-    """Return the checked settings; refuse a tree with missing, new or changed parts."""
-    text, version = tree.attrs["settings"], tree.attrs["format_version"]
+def _decode_settings(groups: Groups) -> dict[str, Any]:
+    """Return the checked settings; refuse a file with missing, new or changed parts."""
+    about = groups["/"].attrs
+    text, version = about["settings"], about["format_version"]
     settings = json.loads(text)
-    if version > 1 and tree.attrs["settings_crc32"] != crc32(text.encode()):
+    if version > 1 and about["settings_crc32"] != crc32(text.encode()):
         raise ValueError("the settings differ from those that were saved")
     if settings.pop("format_version", 1) != version:
         raise ValueError("the format version differs from the one that was saved")
     if version > 1:
-        listed, found = settings.pop("parts"), _describe_parts(tree)
+        listed, found = settings.pop("parts"), _describe_parts(groups)
         changed = sorted(name for name in {*listed, *found} if listed.get(name) != found.get(name))
         if changed:
             raise ValueError(f"missing or changed: {', '.join(changed)}")
@@ -135,14 +145,14 @@ def _decode_settings(tree: xr.DataTree) -> dict[str, Any]:
     return settings
 
 
-def _describe_parts(tree: xr.DataTree) -> dict[str, Any]:
+def _describe_parts(groups: Groups) -> dict[str, Any]:
     """Return the attributes of each group and of each array, by path, with the shapes of arrays."""
     parts: dict[str, Any] = {}
-    for group in tree.subtree:
-        if group.path != "/":
-            parts[group.path] = _plain_attributes(group.attrs)
+    for path, group in groups.items():
+        if path != "/":
+            parts[path] = _plain_attributes(group.attrs)
         for name, variable in group.variables.items():
-            parts[f"{group.path}/{name}"] = {**_plain_attributes(variable.attrs), "shape": list(variable.shape)}
+            parts[f"{path}/{name}"] = {**_plain_attributes(variable.attrs), "shape": list(variable.values.shape)}
     return parts
 
 
@@ -158,12 +168,12 @@ def _encode_options(options: Options) -> dict[str, Any]:
     return {"kind": type(options).__name__, "values": values}
 
 
-def _decode_options(settings: dict[str, Any], tree: xr.DataTree, priors: Priors) -> Options:
+def _decode_options(settings: dict[str, Any], groups: Groups, priors: Priors) -> Options:
     values = dict(settings.pop("options")["values"])
-    if "start" in tree.children:
-        values["start"] = Start(**_decode_sides(tree["start"]))
-    if "options" in tree.children:
-        priors = Priors(**_decode_sides(tree["options/priors"]))
+    if "/start" in groups:
+        values["start"] = Start(**_decode_sides(groups, "/start"))
+    if "/options" in groups:
+        priors = Priors(**_decode_sides(groups, "/options/priors"))
     return METHODS[settings["method"]].options(priors=priors, **values)
 
 
@@ -179,19 +189,20 @@ def _encode_estimate(estimate: Estimate) -> Groups:
     return {"/posterior": _encode_value(estimate if isinstance(estimate, Draws) else None)}
 
 
-def _decode_estimate(tree: xr.DataTree) -> Any:
-    group = tree["posterior"]
-    return VariationalPosterior(**_decode_sides(group)) if group.children else _decode_value(group) or Point()
+def _decode_estimate(groups: Groups) -> Any:
+    if "/posterior/loadings" in groups:
+        return VariationalPosterior(**_decode_sides(groups, "/posterior"))
+    return _decode_value(groups["/posterior"]) or Point()
 
 
-def _decode_intervals(about: Any, tree: xr.DataTree) -> Intervals | None:
-    return None if about is None else Intervals(draws=_decode_value(tree["intervals"]), **about)
+def _decode_intervals(about: Any, groups: Groups) -> Intervals | None:
+    return None if about is None else Intervals(draws=_decode_value(groups["/intervals"]), **about)
 
 
-def _decode_batch(about: Any, tree: xr.DataTree) -> FittedBatches | None:
+def _decode_batch(about: Any, groups: Groups) -> FittedBatches | None:
     if about is None:
         return None
-    parts = decode_arrays(tree["batch"])
+    parts = decode_arrays(groups["/batch"])
     q = Gamma(parts["q_shape"], parts["q_rate"]) if "q_shape" in parts else None
     return FittedBatches(parts["names"], float(about["shape"]), parts["mean"], q, bool(about["learned"]))
 
@@ -202,10 +213,10 @@ def _encode_multipliers(fit: FitRecord) -> Groups:
     return {"/multipliers": encode_arrays(dict(zip(("loadings", "components"), fit.multipliers, strict=True)))}
 
 
-def _decode_multipliers(tree: xr.DataTree) -> tuple[Array, Array] | None:
-    if "multipliers" not in tree.children:
+def _decode_multipliers(groups: Groups) -> tuple[Array, Array] | None:
+    if "/multipliers" not in groups:
         return None
-    parts = decode_arrays(tree["multipliers"])
+    parts = decode_arrays(groups["/multipliers"])
     return parts["loadings"], parts["components"]
 
 
@@ -213,28 +224,28 @@ def _encode_sides(group: str, pair: Priors | Start | VariationalPosterior) -> Gr
     return {f"{group}/{side}": _encode_value(getattr(pair, side)) for side in ("loadings", "components")}
 
 
-def _decode_sides(group: Any) -> dict[str, Any]:
-    return {side: _decode_value(group[side]) for side in ("loadings", "components")}
+def _decode_sides(groups: Groups, group: str) -> dict[str, Any]:
+    return {side: _decode_value(groups[f"{group}/{side}"]) for side in ("loadings", "components")}
 
 
-def _encode_value(value: Any) -> xr.Dataset:
-    """Return the dataset of a distribution, draws, proportions with a scale, an array, a word or None."""
+def _encode_value(value: Any) -> Group:
+    """Return the group of a distribution, draws, proportions with a scale, an array, a word or None."""
     kind = type(value).__name__
     if kind in FAMILIES or kind in RECORDS:
         if kind in FAMILIES:
-            return encode_arrays({**value.parameters, **value.constants}).assign_attrs(kind=kind, **value.settings)
+            return encode_arrays({**value.parameters, **value.constants}, kind=kind, **value.settings)
         parts = value._asdict() if isinstance(value, ScaledProportions) else _fields(value)
-        return encode_arrays(parts).assign_attrs(kind=kind)
+        return encode_arrays(parts, kind=kind)
     if value is None or isinstance(value, str):
-        return xr.Dataset(attrs={"kind": "None" if value is None else "word", "word": value or ""})
-    return encode_arrays({"value": np.asarray(value)}).assign_attrs(kind="array")
+        return encode_arrays({}, kind="None" if value is None else "word", word=value or "")
+    return encode_arrays({"value": np.asarray(value)}, kind="array")
 
 
 def _fields(record: Any) -> dict[str, Any]:
     return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
-def _decode_value(group: Any) -> Any:
+def _decode_value(group: Group) -> Any:
     kind = group.attrs["kind"]
     if kind in ("None", "word"):
         return group.attrs["word"] if kind == "word" else None

@@ -1,13 +1,12 @@
-"""Encode arrays as xarray variables with their type and a checksum, and decode them."""
+"""Encode arrays as variables of a file, with their type and a checksum as attributes, and decode them."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
-import xarray as xr
 
 from bayesnmf.types import Array
 
@@ -15,18 +14,40 @@ CSR = ("data", "indices", "indptr")
 NUMBER, SINGLE_ENTRY = 1, 2  # type of a value without axes: a Python number, an array; 0 is a NumPy number
 
 
-def encode_arrays(values: dict[str, Any]) -> xr.Dataset:
-    """Return a dataset of arrays; those that are None are left out."""
-    return xr.Dataset({name: _encode_array(name, value) for name, value in values.items() if value is not None})
+class Variable(NamedTuple):
+    """Array in a file, and its attributes; its dimensions have its name and a number."""
+
+    values: Array
+    attrs: dict[str, Any]
 
 
-def decode_arrays(group: Any) -> dict[str, Any]:
-    """Return the arrays of a dataset by name."""
-    return {str(name): _decode_array(group[name]) for name in group.variables}
+class Group(NamedTuple):
+    """Group of a file: its arrays by name, and its attributes."""
+
+    variables: dict[str, Variable]
+    attrs: dict[str, Any]
 
 
-def _encode_array(name: str, value: Any) -> xr.Variable:
-    """Return a variable with its own dimensions, and with attributes for properties that files do not keep."""
+Groups = dict[str, Group]  # by path, such as /priors/loadings
+
+
+def encode_arrays(values: dict[str, Any], **about: Any) -> Group:
+    """Return a group of arrays, without those that are None, with the attributes `about`."""
+    return Group({name: _encode_array(name, value) for name, value in values.items() if value is not None}, about)
+
+
+def decode_arrays(group: Group) -> dict[str, Any]:
+    """Return the arrays of a group by name."""
+    return {name: _decode_array(name, variable) for name, variable in group.variables.items()}
+
+
+def size_of(groups: Groups) -> int:
+    """Return the bytes of all arrays of a file."""
+    return sum(variable.values.nbytes for group in groups.values() for variable in group.variables.values())
+
+
+def _encode_array(name: str, value: Any) -> Variable:
+    """Return a variable with attributes for properties that files do not keep."""
     array = np.asarray(value)
     attributes = {
         "saved_as": "object" if array.dtype.kind in "OT" else array.dtype.str,
@@ -39,19 +60,18 @@ def _encode_array(name: str, value: Any) -> xr.Variable:
     else:
         stored = _compact(array) if name in CSR else array
     attributes["crc32"] = _checksum(array if stored.dtype.kind != "O" else stored)
-    return xr.Variable([f"{name}_{axis}" for axis in range(array.ndim)], stored, attributes)
+    return Variable(stored, attributes)
 
 
-def _decode_array(variable: xr.DataArray) -> Any:
+def _decode_array(name: str, variable: Variable) -> Any:
     """Return the encoded value, with the same type and order in memory; refuse a value that has changed."""
-    about = variable.attrs
-    array = variable.to_numpy()
+    array, about = variable
     if array.dtype.kind in "OTU":
         array = np.array([str(text) for text in array], dtype=object)
     else:
         array = array.astype(about["saved_as"], order=about["order"], copy=False)
     if _checksum(array) != about["crc32"]:
-        raise ValueError(f"the values of {variable.name!r} differ from those that were saved")
+        raise ValueError(f"the values of {name!r} differ from those that were saved")
     if array.dtype.kind == "O":
         return _names(array, bool(about["json"]), about["saved_as"])
     return array.item() if about["number"] == NUMBER else array if about["number"] == SINGLE_ENTRY else array[()]

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xarray as xr
 from scipy.sparse import csr_array
 
 from bayesnmf.data.batches import Batches
@@ -24,7 +23,7 @@ from bayesnmf.data.blocks.stored_matrix import StoredMatrix
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import Mask
 from bayesnmf.data.several import Matrices, SeveralCounts
-from bayesnmf.results.saved_arrays import CSR, decode_arrays, encode_arrays
+from bayesnmf.results.saved_arrays import CSR, Group, decode_arrays, encode_arrays
 from bayesnmf.results.saved_checks import check_found_store
 
 EXPOSURES = ("row_exposure", "feature_exposure")
@@ -32,8 +31,8 @@ MATRICES = ("matrices", "matrix_of_feature", "own_feature_names", "weights")
 MASK = ("mask_indices", "mask_indptr")
 
 
-def encode_counts(counts: Counts, near: Path) -> xr.Dataset:
-    """Return the dataset of counts, with names and exposures, for a file in the folder `near`."""
+def encode_counts(counts: Counts, near: Path) -> Group:
+    """Return the group of counts, with names and exposures, for a file in the folder `near`."""
     names = {"row_names": counts.row_names, "feature_names": counts.feature_names}
     arrays, about = {**names, **{name: getattr(counts, name) for name in EXPOSURES}}, dict[str, Any]()
     if isinstance(counts, BlockedCounts):
@@ -54,11 +53,11 @@ def encode_counts(counts: Counts, near: Path) -> xr.Dataset:
         mask = counts.mask.as_entries
         arrays |= {name: getattr(mask.pattern, name.removeprefix("mask_")) for name in MASK}
         about |= {"mask_of_missing": int(mask.of_missing)}
-    return encode_arrays(arrays).assign_attrs(about)
+    return encode_arrays(arrays, **about)
 
 
-def decode_counts(group: Any, near: Path, *, by_sums: bool = False) -> Counts:
-    """Return the counts of a dataset in a file in the folder `near`.
+def decode_counts(group: Group, near: Path, *, by_sums: bool = False) -> Counts:
+    """Return the counts of a group of a file in the folder `near`.
 
     With `by_sums`, the fingerprint of counts on disk is the older one, of the sums of their rows and features.
     """

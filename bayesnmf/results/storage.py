@@ -14,19 +14,23 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 
 from bayesnmf.checks import check_path
 from bayesnmf.results.encoding import FORMAT, SEALED, VERSION, decode_fit, encode_fit
+from bayesnmf.results.netcdf import from_netcdf, to_netcdf
 from bayesnmf.results.record import FitRecord
-from bayesnmf.results.saved_arrays import CSR
+from bayesnmf.results.saved_arrays import CSR, Group, Groups, Variable, size_of
 from bayesnmf.results.saved_checks import CountsElsewhereError
 from bayesnmf.writing import replacing, write_bytes
 
+if TYPE_CHECKING:
+    import xarray as xr
+
 SUFFIXES = (".nc", ".zarr")
+PACKED = tuple(f"/counts/{name}" for name in CSR)
 LARGEST_NETCDF = 2**30  # bytes; NetCDF files are made in memory, since HDF5 on a full disk ends the interpreter
 
 
@@ -46,8 +50,7 @@ def save(fit: FitRecord, path: str | os.PathLike[str]) -> None:
     """
     target = Path(os.path.realpath(check_path(path, "path")))
     _check_target(target, _suffix(target))
-    tree = xr.DataTree.from_dict(encode_fit(fit, target.parent))
-    write_tree(tree, target, _packed(tree), sealed=True)
+    _write(encode_fit(fit, target.parent), target)
 
 
 def save_by_size(fit: FitRecord, path: Path) -> None:
@@ -60,24 +63,28 @@ def save_by_size(fit: FitRecord, path: Path) -> None:
     OSError, ValueError
         As `save`.
     """
-    tree = xr.DataTree.from_dict(encode_fit(fit, path.parent))
-    target = path_by_size(tree, path)
+    groups = encode_fit(fit, path.parent)
+    target = path_by_size(size_of(groups), path)
     _check_target(target, _suffix(target))
-    write_tree(tree, target, _packed(tree), sealed=True)
+    _write(groups, target)
 
 
-def _packed(tree: xr.DataTree) -> dict[str, Any]:
-    """Return the NetCDF encoding that packs the counts, unless they are on disk elsewhere."""
-    parts = [name for name in CSR if name in tree["counts"].variables]
-    return {"/counts": {name: {"zlib": True, "shuffle": True} for name in parts}}
+def _write(groups: Groups, path: Path) -> None:
+    """Write the groups of a fit; in NetCDF, counts are compressed, and the end is a digest of the content."""
+    if path.suffix.lower() == ".zarr":
+        write_tree(_as_tree(groups), path)
+        return
+    _check_size(size_of(groups), path)
+    with to_netcdf(groups, PACKED) as content:  # released here: a traceback that kept it would end the interpreter
+        write_bytes(path, content, seal_of(content))
 
 
-def path_by_size(tree: xr.DataTree, path: Path) -> Path:
-    """Return the path of a NetCDF file, or of a Zarr store of the same name if a tree is too large for NetCDF."""
-    return path if tree.nbytes <= LARGEST_NETCDF else path.with_suffix(".zarr")
+def path_by_size(size: int, path: Path) -> Path:
+    """Return the path of a NetCDF file, or of a Zarr store of the same name for more bytes than NetCDF allows here."""
+    return path if size <= LARGEST_NETCDF else path.with_suffix(".zarr")
 
 
-def write_tree(tree: xr.DataTree, path: Path, encoding: dict[str, Any] | None = None, *, sealed: bool = False) -> None:
+def write_tree(tree: xr.DataTree, path: Path) -> None:
     """Write a tree to a NetCDF file (`.nc`) or a Zarr store (`.zarr`); replace an older one once the new is complete.
 
     Parameters
@@ -85,10 +92,6 @@ def write_tree(tree: xr.DataTree, path: Path, encoding: dict[str, Any] | None = 
     tree : DataTree
     path : Path
         Path of the file. A NetCDF file is made in memory, which needs memory of the size of the file.
-    encoding : dict, optional
-        Encoding of NetCDF variables, as for `DataTree.to_netcdf`.
-    sealed : bool
-        Whether a NetCDF file ends with a digest of its content.
 
     Raises
     ------
@@ -101,15 +104,17 @@ def write_tree(tree: xr.DataTree, path: Path, encoding: dict[str, Any] | None = 
         with replacing(path) as temporary, _own_locks():
             tree.to_zarr(temporary, mode="w-", consolidated=False)
         return
-    if tree.nbytes > LARGEST_NETCDF:
+    _check_size(tree.nbytes, path)
+    with _own_locks(), memoryview(tree.to_netcdf(None, engine="h5netcdf")) as content:
+        write_bytes(path, content)
+
+
+def _check_size(size: int, path: Path) -> None:
+    if size > LARGEST_NETCDF:
         raise ValueError(
             f"{path} must be below {LARGEST_NETCDF / 2**30:.1f} GiB, since NetCDF files are made in memory: this one "
-            f"would take {tree.nbytes / 2**30:.1f} GiB; save to {path.with_suffix('.zarr').name}, a Zarr store, instead"
+            f"would take {size / 2**30:.1f} GiB; save to {path.with_suffix('.zarr').name}, a Zarr store, instead"
         )
-    with _own_locks():
-        content = memoryview(tree.to_netcdf(None, engine="h5netcdf", encoding=encoding))
-    with content:  # released here: a traceback that kept it alive would end the interpreter
-        write_bytes(path, content, seal_of(content) if sealed else b"")
 
 
 def read_fit(path: str | os.PathLike[str]) -> FitRecord:
@@ -125,21 +130,22 @@ def read_fit(path: str | os.PathLike[str]) -> FitRecord:
     if whole is False:
         raise _damaged_file_error(source, ValueError("its content is not that of its checksum"))
     try:
-        tree = _read(source, suffix)
+        groups = _read(source, suffix)
     except (ImportError, MemoryError, PermissionError):
         raise
     except Exception as error:  # readers raise many types of exceptions for damaged files
         raise _damaged_file_error(source, error) from error
-    _check_format(tree, source)
-    if suffix == ".nc" and whole is None and tree.attrs["format_version"] >= SEALED:
+    about = groups["/"].attrs
+    _check_format(about, source)
+    if suffix == ".nc" and whole is None and about["format_version"] >= SEALED:
         raise _damaged_file_error(source, ValueError("its end, a checksum of its content, is missing"))
     try:
-        found = decode_fit(tree, source.parent)
+        found = decode_fit(groups, source.parent)
     except CountsElsewhereError:
         raise
     except Exception as error:  # decoding also raises many types of exceptions
         raise _damaged_file_error(source, error) from error
-    _warn_of_older(tree.attrs["format_version"], source)
+    _warn_of_older(about["format_version"], source)
     return found
 
 
@@ -196,13 +202,13 @@ def _check_target(path: Path, suffix: str) -> None:
         raise ValueError(f"{path} must be a {form}, to be replaced, or not exist; choose another path")
 
 
-def _check_format(tree: xr.DataTree, path: Path) -> None:
-    if tree.attrs.get("format") != FORMAT:
+def _check_format(about: dict[str, Any], path: Path) -> None:
+    if about.get("format") != FORMAT:
         raise ValueError(
             f"{path} must be a fit that Fit.save wrote, but it is another kind of file; read trees of draws with "
             "arviz.from_netcdf or arviz.from_zarr"
         )
-    version: Any = tree.attrs.get("format_version")
+    version: Any = about.get("format_version")
     version = version.item() if hasattr(version, "item") else version
     if not isinstance(version, int | np.integer) or version < 1:
         raise _damaged_file_error(
@@ -211,7 +217,7 @@ def _check_format(tree: xr.DataTree, path: Path) -> None:
     if version > VERSION:
         raise ValueError(
             f"{path} must have format version {VERSION} or lower: found {version}, written by "
-            f"bayesnmf {tree.attrs.get('bayesnmf_version')}; upgrade bayesnmf"
+            f"bayesnmf {about.get('bayesnmf_version')}; upgrade bayesnmf"
         )
 
 
@@ -220,15 +226,36 @@ def _damaged_file_error(path: Path, error: Exception) -> ValueError:
     return ValueError(f"{path} must be a whole file that Fit.save wrote: {about}; save the fit again")
 
 
-def _read(path: Path, suffix: str) -> xr.DataTree:
-    settings: dict[str, Any] = {"consolidated": False, "zarr_format": 3} if suffix == ".zarr" else {}
+def _read(path: Path, suffix: str) -> Groups:
     if suffix == ".nc":
-        import h5py
+        return from_netcdf(path)
+    import xarray as xr
 
-        h5py.File(path, "r").close()  # h5netcdf prints a traceback about a file that HDF5 refuses
-    engine: Any = "zarr" if suffix == ".zarr" else "h5netcdf"
-    with _own_locks(), xr.open_datatree(path, engine=engine, **settings) as tree:
-        return tree.load()
+    with _own_locks(), xr.open_datatree(path, engine="zarr", consolidated=False, zarr_format=3) as tree:
+        return _as_groups(tree.load())
+
+
+def _as_tree(groups: Groups) -> xr.DataTree:
+    """Return the tree of some groups, with dimensions of each array's own."""
+    import xarray as xr
+
+    def named(name: str, variable: Variable) -> xr.Variable:
+        return xr.Variable([f"{name}_{axis}" for axis in range(variable.values.ndim)], *variable)
+
+    return xr.DataTree.from_dict(
+        {
+            path: xr.Dataset({name: named(name, each) for name, each in group.variables.items()}, attrs=group.attrs)
+            for path, group in groups.items()
+        }
+    )
+
+
+def _as_groups(tree: xr.DataTree) -> Groups:
+    def read(group: xr.DataTree) -> Group:
+        found = {str(name): Variable(each.to_numpy(), each.attrs) for name, each in group.variables.items()}
+        return Group(found, {str(name): value for name, value in group.attrs.items()})
+
+    return {group.path: read(group) for group in tree.subtree}
 
 
 MARK = b"bayesnmf sha256:"

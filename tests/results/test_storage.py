@@ -212,7 +212,8 @@ def test_an_interrupted_save_leaves_the_older_fit(suffix, place, error, tmp_path
     if place == "put":
         monkeypatch.setattr(writing, place, interrupted)
     else:
-        monkeypatch.setattr(xr.DataTree, "to_zarr" if suffix == ".zarr" else "to_netcdf", interrupted)
+        maker = (xr.DataTree, "to_zarr") if suffix == ".zarr" else (storage, "to_netcdf")
+        monkeypatch.setattr(*maker, interrupted)
     with pytest.raises((KeyboardInterrupt, OSError), match=r"^$|disk full"):
         fit(method="map").save(path)
     assert same(older, bayesnmf.load(path))

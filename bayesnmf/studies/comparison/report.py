@@ -160,7 +160,7 @@ def write(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None
 
     out.mkdir(parents=True, exist_ok=True)
     tree = to_datatree(comparison)
-    written = [path_by_size(tree, out / TREE), out / TABLE, out / REPORT]
+    written = [path_by_size(tree.nbytes, out / TREE), out / TABLE, out / REPORT]
     write_text(written[1], comparison.table.to_csv())  # small files first, in case there is no room for all
     write_text(written[2], repr(comparison) + "\n")
     written += write_factors(comparison, out)
