@@ -27,9 +27,14 @@ def digits() -> Counts:
 
     Rows are named by their position and label, as in ``"0003 (digit 3)"``.
 
+    See Also
+    --------
+    datasets.swimmer, datasets.real, simulate
+
     Examples
     --------
-    >>> digits()
+    >>> import bayesnmf
+    >>> bayesnmf.datasets.digits()
     Counts(1,797 rows × 64 features, 58,736 nonzeros, total 561,718)
     """
     from sklearn.datasets import load_digits
@@ -64,6 +69,10 @@ def swimmer(ink: float = 1) -> Counts:
     ink : float
         Count of a pixel that belongs to a part.
 
+    See Also
+    --------
+    datasets.swimmer_parts : the parts of which the images are made.
+
     References
     ----------
     .. [1] D. Donoho and V. Stodden (2003). When does non-negative matrix factorization give a correct
@@ -71,7 +80,8 @@ def swimmer(ink: float = 1) -> Counts:
 
     Examples
     --------
-    >>> swimmer()
+    >>> import bayesnmf
+    >>> bayesnmf.datasets.swimmer()
     Counts(256 rows × 1,024 features, 9,216 nonzeros, total 9,216)
     """
     ink = check_positive(ink, "ink")
@@ -85,7 +95,18 @@ def swimmer(ink: float = 1) -> Counts:
 
 
 def swimmer_parts() -> np.ndarray:
-    """Return the Swimmer's parts, (17, 1024) zeros and ones: the torso, then the 4 poses of each limb."""
+    """Return the Swimmer's parts, (17, 1024) zeros and ones: the torso, then the 4 poses of each limb.
+
+    See Also
+    --------
+    datasets.swimmer : the images that are made of them.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> bayesnmf.datasets.swimmer_parts().shape
+    (17, 1024)
+    """
     strokes = [_TORSO]
     strokes += [_limb(row, side, step) for row, side, steps in _LIMBS for step in steps]
     parts = np.zeros((17, *SWIMMER_IMAGE))

@@ -51,6 +51,20 @@ def fit(
     ------
     TypeError, ValueError
         Not an AnnData object, a name with "/", or what `bayesnmf.fit` refuses.
+
+    See Also
+    --------
+    bayesnmf.fit, bayesnmf.Fit.to_anndata
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from anndata import AnnData
+    >>> import bayesnmf
+    >>> cells = AnnData(np.array([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]]))
+    >>> fit = bayesnmf.tl.fit(cells, rank=2, seed=0)
+    >>> cells.obsm["X_bayesnmf"].shape
+    (4, 2)
     """
     target = adata.source if isinstance(adata, Blocks) else adata
     if is_several(target) and hasattr(target, "obsm"):

@@ -34,6 +34,10 @@ def log_p_allocation(allocations: ArrayLike, loadings: Distribution, components:
     TypeError, ValueError
         Invalid allocations or priors.
 
+    See Also
+    --------
+    log_evidence : of the counts, with allocations summed out as well.
+
     Examples
     --------
     >>> import bayesnmf

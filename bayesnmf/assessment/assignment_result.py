@@ -53,6 +53,19 @@ class Assignment(Shown):
         Reasons to doubt the result.
     interrupted : bool
         Whether Ctrl-C ended it before all chains had ended.
+
+    See Also
+    --------
+    assign : which makes it.
+    plots.presence : draws it.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> known = [[0.8, 0.1, 0.1], [0.1, 0.2, 0.7]]
+    >>> found = bayesnmf.assign([[30, 5, 4], [2, 4, 16]], known)
+    >>> found.presence.shape, found.exposures.shape
+    ((2, 2), (2, 2))
     """
 
     presence: Array

@@ -46,6 +46,17 @@ def elbo_augmented(fit: FitRecord) -> float:
     """Return the bound with optimal allocations in q, which closed-form VI maximises: exact, Poisson scale, in nats.
 
     Of a fit with quasi-Poisson noise, both bounds are those of the likelihood to its power.
+
+    See Also
+    --------
+    elbo_marginal : with allocations summed out, which is at least this.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
+    >>> bool(bayesnmf.elbo_augmented(fit) <= 0)
+    True
     """
     problem, state = state_of_fit(fit)
     return objective(problem, state, allocate(problem, state, None).loglik)
@@ -56,6 +67,17 @@ def elbo_marginal(fit: FitRecord, draws: int = 200, seed: int = 0) -> Estimate:
 
     The expected log-likelihood is a mean over independent draws of q, at least 2; the other terms are exact. Factors of
     batches are integrated out. Counts on disk are read once for each draw, and the draws are those in memory.
+
+    See Also
+    --------
+    elbo_augmented, log_evidence
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
+    >>> bayesnmf.elbo_marginal(fit).mean > bayesnmf.elbo_augmented(fit)
+    True
     """
     draws = check_draws_of_bound(draws)
     check_fit(fit)

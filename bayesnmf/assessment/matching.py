@@ -37,6 +37,17 @@ class Match:
         Labels of the reference components without a component of the fit.
     components : ndarray (K, m)
         Components of the fit, by which figures and pages know a match of another one.
+
+    See Also
+    --------
+    match : which makes it.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
+    >>> bayesnmf.match(fit, fit.components).table.shape[0]
+    2
     """
 
     table: pd.DataFrame

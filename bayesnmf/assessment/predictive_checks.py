@@ -75,6 +75,19 @@ class PredictiveChecks(Shown):
     model, method : str
     notes : list of str
         Remarks that are needed to interpret the numbers.
+
+    See Also
+    --------
+    predictive_checks : which makes them.
+    plots.predictive_checks : draws them.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
+    >>> found = bayesnmf.predictive_checks(fit, draws=50, refits=10)
+    >>> bool(0 < found.p_value <= 1)
+    True
     """
 
     table: pd.DataFrame

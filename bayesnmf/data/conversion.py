@@ -62,7 +62,7 @@ def as_counts(
 
     Examples
     --------
-    >>> as_counts([[1, 0, 2], [0, 3, 0]])
+    >>> import bayesnmf; bayesnmf.as_counts([[1, 0, 2], [0, 3, 0]])
     Counts(2 rows × 3 features, 3 nonzeros, total 6)
     """
     dtype = _float_dtype(dtype)

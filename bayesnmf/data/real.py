@@ -34,6 +34,16 @@ class RealCounts(NamedTuple):
         A line for each row, such as the label of a cell or the topic of a text; without columns if nothing is known.
     features : pandas.DataFrame
         A line for each feature, such as the symbol of a gene.
+
+    See Also
+    --------
+    datasets.real : which returns it.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> bayesnmf.datasets.RealCounts._fields
+    ('counts', 'rows', 'features')
     """
 
     counts: Counts

@@ -47,9 +47,10 @@ class Seeds:
     --------
     >>> import bayesnmf
     >>> seeds = bayesnmf.Seeds({"pets": ["cat", "dog"]}, strength=20)
-    >>> texts = bayesnmf.as_counts([[3, 1, 0], [0, 0, 5], [2, 4, 1]], feature_names=["cat", "dog", "tax"])
-    >>> bayesnmf.fit(texts, rank=2, seed=0, seeds=seeds).component_titles
-    ['pets', '1']
+    >>> texts, words = [[3, 1, 0], [0, 0, 5], [2, 4, 1]], ["cat", "dog", "tax"]
+    >>> fit = bayesnmf.fit(texts, rank=2, seed=0, seeds=seeds, feature_names=words)
+    >>> fit.component_titles[0]
+    'pets'
     """
 
     sets: Mapping[str, Sequence[Any]]

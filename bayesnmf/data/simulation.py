@@ -57,6 +57,18 @@ class Simulation:
         Noise that the counts were drawn with.
     batch_factors : ndarray (B, m) or None
         Factors of batches and features.
+
+    See Also
+    --------
+    simulate : which makes it.
+    posterior_agreement : compares posteriors with its truth.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> made = bayesnmf.simulate("gamma_poisson", (4, 3), rank=2, seed=0)
+    >>> made.counts.shape, made.loadings.shape, made.components.shape
+    ((4, 3), (4, 2), (2, 3))
     """
 
     counts: Counts

@@ -13,6 +13,18 @@ class BayesLDA(BayesNMF):
 
     ``transform`` returns the proportions of the components in each row, and the rows of ``components_`` sum to 1.
     Parameters and attributes are those of `BayesNMF`.
+
+    See Also
+    --------
+    BayesNMF : for any model.
+    to_topic_model : a fit of any model as a topic model.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> shares = bayesnmf.BayesLDA(2, random_state=0).fit_transform([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]])
+    >>> shares.shape
+    (4, 2)
     """
 
     def __init__(

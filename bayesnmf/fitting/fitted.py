@@ -79,6 +79,20 @@ class Fit(Readings):
         Factors of batches (`batch_factors`): names, shape of the prior, and means (B, m).
     reference : Reference or None
         Of a projection: the ``fit`` it was projected onto, and ``totals`` of the rows as given. It is not in files.
+
+    See Also
+    --------
+    fit, load : which return it.
+    markers, group_contrasts, predictive_checks, report : what to ask of it.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
+    >>> fit.transform([[1, 0, 2]]).shape
+    (1, 2)
+    >>> fit.rename({0: "first"}).component_labels[0]
+    'first'
     """
 
     def __repr__(self) -> str:

@@ -21,6 +21,19 @@ def load(path: str | os.PathLike[str]) -> Fit:
         The file does not exist.
     ValueError
         The file is not a fit, is damaged, or was written by a later version.
+
+    See Also
+    --------
+    Fit.save : writes the file.
+    read_catalogue : components of a fit, or of a file, as a catalogue.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
+    >>> fit.save("fit.nc")
+    >>> bool((bayesnmf.load("fit.nc").components == fit.components).all())
+    True
     """
     from bayesnmf.results.storage import read_fit
 

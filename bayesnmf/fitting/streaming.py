@@ -85,6 +85,10 @@ class MinibatchVI:
     TypeError, ValueError
         Invalid options, or options that do not apply to a stream.
 
+    See Also
+    --------
+    fit, VI : fits of counts that are there at once, or in a file.
+
     Examples
     --------
     >>> import bayesnmf

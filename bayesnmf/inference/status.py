@@ -16,7 +16,23 @@ class FitWarning(UserWarning):
 
 
 class ConvergenceWarning(FitWarning):
-    """Warning that a fit stopped before it converged; the message names the cure."""
+    """Warning that a fit stopped before it converged; the message names the cure.
+
+    See Also
+    --------
+    Fit : its `status` says why it stopped.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import bayesnmf
+    >>> counts = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]]
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     fit = bayesnmf.fit(counts, rank=2, seed=0, options=bayesnmf.VI(max_iter=1))
+    >>> caught[-1].category.__name__
+    'ConvergenceWarning'
+    """
 
 
 class Status(NamedTuple):

@@ -19,6 +19,16 @@ class Checkpoint:
     seconds : float
         Time between snapshots, and so the most that is lost. A snapshot takes the size of both factors on disk, two
         are kept; Gibbs sampling adds the draws that are kept.
+
+    See Also
+    --------
+    fit, select, modes, compare : take it, or a path.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> often = bayesnmf.Checkpoint("run", seconds=10)
+    >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0, checkpoint=often)
     """
 
     folder: str | Path

@@ -82,6 +82,18 @@ class MAP:
     ------
     TypeError, ValueError
         An option of the wrong type or out of range, or options that exclude each other.
+
+    See Also
+    --------
+    fit, VI, BLD
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> counts = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]]
+    >>> fit = bayesnmf.fit(counts, rank=2, method="map", seed=0, options=bayesnmf.MAP(algorithm="em"))
+    >>> fit.options.algorithm
+    'em'
     """
 
     priors: Priors = field(default_factory=Priors)
@@ -150,6 +162,19 @@ class VI:
     ------
     TypeError, ValueError
         An option of the wrong type or out of range, or options that exclude each other.
+
+    See Also
+    --------
+    fit, MAP, SVI
+    MinibatchVI : for counts that come in batches.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> counts = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]]
+    >>> fit = bayesnmf.fit(counts, rank=2, seed=0, options=bayesnmf.VI(restarts=3))
+    >>> fit.options.restarts
+    3
     """
 
     priors: Priors = field(default_factory=Priors)
@@ -200,6 +225,19 @@ class BLD:
     ------
     TypeError, ValueError
         An option of the wrong type or out of range, or options that exclude each other.
+
+    See Also
+    --------
+    fit, MAP
+    log_p_allocation : what it maximises.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> counts = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]]
+    >>> fit = bayesnmf.fit(counts, "dirichlet_gamma", rank=2, method="bld", seed=0, options=bayesnmf.BLD(restarts=2))
+    >>> fit.method
+    'bld'
     """
 
     priors: Priors = field(default_factory=Priors)

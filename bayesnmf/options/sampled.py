@@ -74,6 +74,20 @@ class Gibbs:
     ------
     TypeError, ValueError
         An option of the wrong type or out of range.
+
+    See Also
+    --------
+    fit, NUTS, SMC
+    plots.chains : draws the chains.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> options = bayesnmf.Gibbs(chains=2, warmup=50, draws=100)
+    >>> counts = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]]
+    >>> fit = bayesnmf.fit(counts, rank=1, method="gibbs", seed=0, options=options)
+    >>> fit.posterior.components.shape
+    (2, 100, 1, 3)
     """
 
     priors: Priors = field(default_factory=Priors)
@@ -121,6 +135,17 @@ class NUTS:
     ------
     TypeError, ValueError
         An option of the wrong type or out of range.
+
+    See Also
+    --------
+    fit, Gibbs
+    plots.chains : draws the chains.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> bayesnmf.NUTS(chains=4, draws=1000).chains
+    4
     """
 
     priors: Priors = field(default_factory=Priors)
@@ -171,6 +196,17 @@ class SMC:
     ------
     TypeError, ValueError
         An option of the wrong type or out of range.
+
+    See Also
+    --------
+    fit, Gibbs
+    log_evidence : the evidence alone, by the same runs.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> bayesnmf.SMC(particles=8, runs=4).chains
+    4
     """
 
     priors: Priors = field(default_factory=Priors)
@@ -225,6 +261,16 @@ class SVI:
     ------
     TypeError, ValueError
         An option of the wrong type or out of range.
+
+    See Also
+    --------
+    fit, VI
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> bayesnmf.SVI(max_iter=500, learning_rate=0.02).bound
+    'marginal'
     """
 
     priors: Priors = field(default_factory=Priors)

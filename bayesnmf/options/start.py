@@ -40,6 +40,18 @@ class Start:
         Loadings, on the scale of the model.
     components : ndarray of shape (K, m) or a distribution
         Components, on the scale of the model.
+
+    See Also
+    --------
+    MAP, VI, Gibbs : options that take it.
+    Seeds : a start and a prior from lists of features.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> start = bayesnmf.Start([[1, 2], [2, 1], [3, 1], [1, 4]], [[0.8, 0.1, 0.1], [0.1, 0.3, 0.6]])
+    >>> counts = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]]
+    >>> fit = bayesnmf.fit(counts, rank=2, seed=0, options=bayesnmf.VI(start=start))
     """
 
     loadings: Array | ScaledProportions | Distribution

@@ -72,6 +72,10 @@ def report(
     TypeError, ValueError
         Neither a fit nor a comparison, groups or a match that do not belong to it, or a path that cannot be written.
 
+    See Also
+    --------
+    browse : one page to look through many components.
+
     Examples
     --------
     >>> import bayesnmf, tempfile, pathlib

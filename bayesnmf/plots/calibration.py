@@ -54,6 +54,10 @@ def calibration(
     ndarray of Axes, (2, quantities)
         Histograms, and differences of distribution functions.
 
+    See Also
+    --------
+    bayesnmf.calibrate : what it draws.
+
     References
     ----------
     .. [1] T. Säilynoja, P.-C. Bürkner and A. Vehtari (2022). Graphical test for discrete uniformity and its

@@ -44,6 +44,10 @@ def convergence(
     Returns
     -------
     ndarray of Axes, (rows, kinds)
+
+    See Also
+    --------
+    objectives : the objectives themselves.
     """
     fits = check_fits(fits)
     kinds = by_kind(fits, tuple(name for name in methods_with_objective() if not METHODS[name].estimated))

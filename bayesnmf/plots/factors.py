@@ -80,6 +80,10 @@ def components(
     -------
     ndarray of Axes
         (fits, K) for images, else (K,).
+
+    See Also
+    --------
+    top_features : their features with intervals.
     """
     if image_shape is None:
         check_count(n_features, "n_features")
@@ -124,6 +128,10 @@ def top_features(
     Returns
     -------
     ndarray of Axes, (K,)
+
+    See Also
+    --------
+    bayesnmf.Fit.top_features, bayesnmf.markers : the same as tables.
     """
     fits = check_fits(fits)
     reference, orders = match_fits(fits, reference)

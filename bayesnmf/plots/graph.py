@@ -79,6 +79,10 @@ def model_graph(
     Returns
     -------
     Axes
+
+    See Also
+    --------
+    bayesnmf.fit : takes the names of models.
     """
     check_flag(augmented, "augmented")
     sizes: dict[str, Any] = dict(LETTERS)

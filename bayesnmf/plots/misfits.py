@@ -44,6 +44,10 @@ def misfit(
     TypeError, ValueError
         What is no result of `bayesnmf.predictive_checks`, or none at all.
 
+    See Also
+    --------
+    predictive_checks : the checks of one fit, all of them.
+
     Examples
     --------
     >>> import bayesnmf

@@ -50,6 +50,10 @@ def chains(fit: Fit, n: int = 3, *, axes: Any = None, figsize: tuple[float, floa
     -------
     ndarray of Axes, (n + 1, 2)
 
+    See Also
+    --------
+    bayesnmf.Gibbs, bayesnmf.NUTS : what makes chains.
+
     References
     ----------
     .. [1] A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Bürkner (2021). Rank-normalization, folding, and

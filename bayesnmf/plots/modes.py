@@ -41,6 +41,11 @@ def modes(found: Modes, *, axes: Any = None, figsize: tuple[float, float] | None
     Returns
     -------
     ndarray of Axes
+
+    See Also
+    --------
+    bayesnmf.modes : what it draws.
+    consensus
     """
     check_result(found, Modes, "found", "bayesnmf.modes")
     rank = found.best.rank
@@ -117,6 +122,10 @@ def consensus(consensus: Consensus, *, axes: Any = None, figsize: tuple[float, f
     Returns
     -------
     ndarray of Axes
+
+    See Also
+    --------
+    bayesnmf.Modes.consensus : what it draws.
     """
     check_result(consensus, Consensus, "consensus", "bayesnmf.modes(...).consensus()")
     grid, _ = make_panels((1, 2), (9.0, 4.0), figsize, axes)

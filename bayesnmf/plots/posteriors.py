@@ -80,6 +80,10 @@ def posterior_agreement(
     Returns
     -------
     ndarray of Axes (2, 2)
+
+    See Also
+    --------
+    bayesnmf.posterior_agreement : the same as a table.
     """
     check_comparable(fits)
     reference = check_reference(reference, fits)

@@ -59,6 +59,10 @@ def predictive_checks(
     Returns
     -------
     ndarray of Axes
+
+    See Also
+    --------
+    bayesnmf.predictive_checks : what it draws.
     """
     found = _checks_of(checks)
     statistics = [name for name in found.table.index if len(found.replicated[name])]

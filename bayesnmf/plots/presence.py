@@ -41,6 +41,10 @@ def presence(
     Returns
     -------
     ndarray of Axes
+
+    See Also
+    --------
+    bayesnmf.assign : what it draws.
     """
     check_result(found, Assignment, "found", "bayesnmf.assign")
     there = found.presence >= check_fraction(least, "least")

@@ -85,6 +85,7 @@ def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, f
     See Also
     --------
     ranks : several criteria side by side.
+    bayesnmf.select : what it draws.
     """
     check_selection(selection, Selection)
     grid, _ = make_panels((1, 1), (6.5, 4.0), figsize, axes)
@@ -129,6 +130,11 @@ def ranks(
     ------
     TypeError, ValueError
         What is no result of `bayesnmf.select`, or none at all.
+
+    See Also
+    --------
+    selection : one criterion.
+    bayesnmf.select : what it draws.
     """
     chosen = [panel for one in check_selections(selections, Selection) for panel in _panels(one)]
     shape = grid_shape(len(chosen), PANEL)

@@ -33,6 +33,10 @@ def agreement(fits: Mapping[str, Fit], *, axes: Axes | None = None, figsize: tup
     Returns
     -------
     Axes
+
+    See Also
+    --------
+    bayesnmf.match : cosines of the components of one fit and a catalogue.
     """
     check_mapping(fits)
     check_matchable(fits)

@@ -45,6 +45,10 @@ def objectives(fits: Mapping[str, Fit] | Fit, *, axes: Any = None, figsize: tupl
     -------
     ndarray of Axes
         One for each kind, in the order of the fits.
+
+    See Also
+    --------
+    convergence : how far each is from its end.
     """
     fits = check_fits(fits)
     kinds = by_kind(fits, methods_with_objective())

@@ -52,6 +52,10 @@ def volcano(
     Returns
     -------
     ndarray of Axes, (K,)
+
+    See Also
+    --------
+    bayesnmf.markers, bayesnmf.group_contrasts : tables that it draws.
     """
     check_choice(contrast, "contrast", CONTRASTS)
     check_markers(table, f"lfc_{contrast}_low")

@@ -41,6 +41,15 @@ class Dirichlet(Distribution, Every):
     ----------
     concentration : array_like
         Concentration α > 0, without unit, broadcastable to (n, K) for loadings or (K, m) for components.
+
+    See Also
+    --------
+    Priors, ScaledDirichlet
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> prior = bayesnmf.Priors(components=bayesnmf.Dirichlet(0.1))  # few features in each component
     """
 
     concentration: ArrayLike

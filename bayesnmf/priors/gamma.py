@@ -76,6 +76,15 @@ class Gamma(Distribution, Every):
     rate : array_like
         Rate b ≥ 0, in inverse units of the loadings or components, broadcastable in the same way. Gamma(1, 0) is the
         flat prior, with log density 0; no other prior may have rate 0.
+
+    See Also
+    --------
+    Priors, HierarchicalGamma
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> prior = bayesnmf.Priors(loadings=bayesnmf.Gamma(0.3, 0.1))  # few components in each sample
     """
 
     shape: ArrayLike

@@ -37,6 +37,19 @@ class Priors:
     ------
     TypeError, ValueError
         A prior of another class, or a parameter that is negative, 0 where it may not be, or not finite.
+
+    See Also
+    --------
+    Gamma, Dirichlet, ScaledDirichlet, HierarchicalGamma
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> sparse = bayesnmf.Priors(bayesnmf.Gamma(0.3, 0.1), bayesnmf.Dirichlet(0.1))
+    >>> counts = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]]
+    >>> fit = bayesnmf.fit(counts, rank=2, seed=0, options=bayesnmf.VI(priors=sparse))
+    >>> float(fit.priors.components.concentration)
+    0.1
     """
 
     loadings: Distribution | None = None

@@ -31,6 +31,15 @@ class ScaledDirichlet(Distribution, Every):
         Shape > 0 of the scale, without unit, broadcastable to (n, 1).
     rate : array_like
         Rate > 0 of the scale, in inverse counts, broadcastable to (n, 1).
+
+    See Also
+    --------
+    Priors, Dirichlet, Gamma
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> prior = bayesnmf.Priors(loadings=bayesnmf.ScaledDirichlet(0.3, 1.0, 0.01))
     """
 
     concentration: ArrayLike

@@ -31,6 +31,17 @@ class TopicModel(NamedTuple):
         Expected total of each sample, s, in counts.
     sums : ndarray (..., K)
         Sum over features of each original component, u; 1 for components on the simplex.
+
+    See Also
+    --------
+    to_topic_model, from_topic_model
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
+    >>> bayesnmf.to_topic_model(fit).proportions.shape
+    (4, 2)
     """
 
     proportions: Array
@@ -102,6 +113,11 @@ def to_topic_model(
     AttributeError
         Draws requested from a point estimate, which has no posterior.
 
+    See Also
+    --------
+    from_topic_model : the way back.
+    TopicModel : what it returns.
+
     Examples
     --------
     >>> import bayesnmf
@@ -155,5 +171,17 @@ def from_topic_model(topic_model: TopicModel) -> tuple[Array, Array]:
     ------
     TypeError, ValueError
         An argument that is not a topic model, or arrays with shapes that do not match.
+
+    See Also
+    --------
+    to_topic_model : the way there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayesnmf
+    >>> loadings, components = bayesnmf.from_topic_model(([[0.4, 0.6]], [[0.5, 0.5], [0.1, 0.9]], [10.0], [1.0, 1.0]))
+    >>> np.round(loadings, 6).tolist()
+    [[4.0, 6.0]]
     """
     return factors_of(TopicModel(*check_topic_model(topic_model)))

@@ -46,6 +46,16 @@ class Effort:
         the features of these rows.
     particles : int
         Number of particles in each of 16 runs of sequential Monte Carlo, used if the evidence is known exactly.
+
+    See Also
+    --------
+    equivalences : takes it.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> bayesnmf.Effort(draws=100, svi_models=()).draws
+    100
     """
 
     draws: int = 200

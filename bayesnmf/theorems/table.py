@@ -117,6 +117,18 @@ class Equivalences:
         Size of the counts, and rank.
     interrupted : bool
         Whether statements are missing because of Ctrl-C.
+
+    See Also
+    --------
+    equivalences : which makes it.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> fewest = bayesnmf.Effort(draws=20, svi_steps=20, svi_models=(), particles=20)
+    >>> found = bayesnmf.equivalences([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, iterations=2, effort=fewest)
+    >>> found.hold
+    True
     """
 
     rows: tuple[Row, ...]

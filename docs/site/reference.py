@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Iterator
+from functools import reduce
 from pydoc import locate
 from typing import NamedTuple
 
@@ -112,11 +113,16 @@ PROGRAMS = ("likelihood.PoissonProduct", "likelihood.Triplets", "likelihood.pois
             "augmentation.with_expected_allocations", "factors.draw")  # fmt: skip
 
 
+def find(name: str) -> object:
+    """Return a public object, whose name may be that of a module, too, as of `bayesnmf.plots.modes`."""
+    if name.startswith("bayesnmf.models."):
+        return locate(name)
+    return reduce(getattr, name.split(".")[1:], bayesnmf)
+
+
 def home_of(name: str) -> str | None:
     """Return the module and name under which a public function or class is defined; None for a constant."""
-    value = bayesnmf
-    for part in name.split("."):
-        value = getattr(value, part)
+    value = find(f"bayesnmf.{name}")
     documented = inspect.isclass(value) or inspect.isroutine(value)
     return f"{value.__module__}.{value.__qualname__}" if documented else None
 
@@ -166,7 +172,7 @@ def made_pages() -> dict[str, str]:
 
 def page(name: str) -> str:
     """Return where the page of an object stands; no two names differ only in case, which some disks ignore."""
-    return f"reference/{name}" + ("-class" if inspect.isclass(locate(name)) else "")
+    return f"reference/{name}" + ("-class" if inspect.isclass(find(name)) else "")
 
 
 def heading(title: str) -> str:
@@ -196,7 +202,7 @@ def page_of_group(group: Group, names: list[str]) -> str:
 
 def page_of_object(name: str) -> str:
     """Return the page of a function, or of a class with a table of its methods and properties on top."""
-    found = locate(name)
+    found = find(name)
     kind, members = "autofunction", []
     if inspect.isclass(found):
         kind, members = "autoclass", [f"{name}.{each}" for each in members_of(found)]

@@ -48,6 +48,10 @@ class Blocks:
     layer, feature_labels : str, optional
         As for `bayesnmf.fit`.
 
+    See Also
+    --------
+    read_counts : counts in memory.
+
     Examples
     --------
     >>> import bayesnmf

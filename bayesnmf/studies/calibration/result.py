@@ -45,6 +45,18 @@ class Calibration:
         Priors of the simulations, and options of the fits, as text.
     seed : int
     seconds : float
+
+    See Also
+    --------
+    calibrate : which makes it.
+    plots.calibration : draws it.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> found = bayesnmf.calibrate("gamma_poisson", "vi", simulations=30)
+    >>> found.ranks.shape[0]
+    30
     """
 
     model: str

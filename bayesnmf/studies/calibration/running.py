@@ -117,6 +117,10 @@ def calibrate(
     TypeError, ValueError
         Invalid arguments: improper priors, methods without a posterior, too few draws to rank among.
 
+    See Also
+    --------
+    Calibration : what it returns.
+
     Examples
     --------
     >>> import bayesnmf

@@ -87,6 +87,16 @@ class Settings:
         Draws of gibbs, nuts and smc to write to files: by default a few, at most 2.5 MB for each method, together with
         the standard deviations and, of chains, R-hat and effective sample sizes of all draws (`Fit.moments`). The
         returned fits have all.
+
+    See Also
+    --------
+    compare : takes it.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> bayesnmf.Settings(keep=0.9, options={"gibbs": bayesnmf.Gibbs(draws=500)}).keep
+    0.9
     """
 
     priors: Priors = Priors()  # noqa: RUF009  frozen

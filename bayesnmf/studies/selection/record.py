@@ -63,6 +63,18 @@ class SelectionRecord:
         Noise of the best candidate: ``bayesnmf.fit(counts, *best, noise=noise)`` fits it.
     checks : PredictiveChecks or None
         Predictive checks of the best candidate's fit to all counts.
+
+    See Also
+    --------
+    select : which makes it.
+    plots.selection : draws it.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> found = bayesnmf.select([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], ranks=(1, 2), splits=2, check=False)
+    >>> found.table.shape[0]
+    2
     """
 
     table: pd.DataFrame

@@ -83,6 +83,18 @@ class Consensus(Shown):
         Threshold of the local density, and share of the runs that are neighbours.
     distances : ndarray (R K, R K)
         Euclidean distances between the pooled components, in the order of `members`.
+
+    See Also
+    --------
+    Modes.consensus : which makes it.
+    plots.consensus : draws it.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> runs = bayesnmf.modes(bayesnmf.datasets.swimmer().rows(range(0, 256, 8)), rank=2, starts=3, seed=0)
+    >>> runs.consensus().components.shape
+    (2, 1024)
     """
 
     components: Array

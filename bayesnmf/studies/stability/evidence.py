@@ -62,6 +62,21 @@ class ModeEvidence(Shown):
         The fit by smc.
     method : str
         Method of the runs.
+
+    See Also
+    --------
+    Modes.evidence : which makes it.
+    log_evidence
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> counts, priors = [[3, 0], [0, 4], [5, 1]], bayesnmf.Priors(bayesnmf.Gamma(1, 0.1), bayesnmf.Dirichlet(1.0))
+    >>> runs = bayesnmf.modes(counts, rank=1, starts=2, seed=0, options=bayesnmf.VI(priors=priors))
+    >>> options = bayesnmf.SMC(priors=priors, particles=4, runs=2)
+    >>> particles = bayesnmf.fit(counts, rank=1, method="smc", seed=0, options=options)
+    >>> runs.evidence(particles).fit.method
+    'smc'
     """
 
     table: pd.DataFrame
