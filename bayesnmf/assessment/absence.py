@@ -74,6 +74,10 @@ def absence(
     TypeError, ValueError
         A fit by another method or of one component, or a component that it does not have.
 
+    See Also
+    --------
+    assign : what to call instead.
+
     Examples
     --------
     >>> import bayesnmf

@@ -56,6 +56,21 @@ class Agreement:
         Probability of the central intervals.
     cautions : list of str
         Reasons to doubt the numbers: chains that have not mixed, components or priors that differ.
+
+    See Also
+    --------
+    posterior_agreement : which makes it.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> counts, options = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], bayesnmf.Gibbs(chains=2, warmup=50, draws=50)
+    >>> fits = {
+    ...     "vi": bayesnmf.fit(counts, rank=1, seed=0),
+    ...     "gibbs": bayesnmf.fit(counts, rank=1, method="gibbs", seed=0, options=options),
+    ... }
+    >>> bayesnmf.posterior_agreement(fits).interval
+    0.9
     """
 
     table: pd.DataFrame
@@ -120,6 +135,23 @@ def posterior_agreement(
     TypeError, ValueError
         Fits of different counts, models or ranks, a reference without a posterior, or a truth from which the counts
         were not drawn.
+
+    See Also
+    --------
+    Agreement : what it returns.
+    plots.posterior_agreement : draws it.
+    compare : fits by several methods, and this table of them.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> counts, options = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], bayesnmf.Gibbs(chains=2, warmup=50, draws=50)
+    >>> fits = {
+    ...     "vi": bayesnmf.fit(counts, rank=1, seed=0),
+    ...     "gibbs": bayesnmf.fit(counts, rank=1, method="gibbs", seed=0, options=options),
+    ... }
+    >>> bayesnmf.posterior_agreement(fits).reference
+    'gibbs'
     """
     check_comparable(fits)
     reference = check_reference(reference, fits)

@@ -101,6 +101,18 @@ def log_evidence(
     ------
     TypeError, ValueError
         Invalid counts, priors or settings; the message names the argument, the rule and the cure.
+
+    See Also
+    --------
+    select : several ranks by it, with ``criterion="evidence"``.
+    SMC : draws beside it.
+    elbo_marginal : a lower bound.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> bayesnmf.log_evidence([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=1, seed=0).method
+    'exact'
     """
     check_model(model)
     seed = check_seed(seed)

@@ -137,6 +137,12 @@ def group_contrasts(
     TypeError, ValueError
         Groups that do not match the rows, weights that do not sum to 0, or groups of one sample with `population`.
 
+    See Also
+    --------
+    plots.volcano : draws the table.
+    plots.group_shares : draws mean shares of groups.
+    markers : what sets components apart.
+
     Examples
     --------
     >>> import bayesnmf

@@ -57,6 +57,18 @@ class LeaveOneOut:
         The reliability limit of k-hat for this number of draws, as in ArviZ: min(1 − 1/log₁₀ draws, 0.7).
     model, method : str
     notes : list of str
+
+    See Also
+    --------
+    loo : which makes it.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> counts, options = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], bayesnmf.Gibbs(chains=2, warmup=50, draws=50)
+    >>> fit = bayesnmf.fit(counts, rank=1, method="gibbs", seed=0, options=options)
+    >>> bayesnmf.loo(fit).pointwise.shape[0]
+    12
     """
 
     elpd: float
@@ -144,12 +156,25 @@ def loo(
         A fit by another method, unknown names, only missing entries, or fewer than 25 draws, or than 8 in a chain of
         gibbs or nuts.
 
+    See Also
+    --------
+    LeaveOneOut : what it returns.
+    select : held-out counts, for any method.
+
     References
     ----------
     .. [1] A. Vehtari, D. Simpson, A. Gelman, Y. Yao and J. Gabry (2024). Pareto smoothed importance sampling.
        JMLR 25(72).
     .. [2] M. Magnusson, A. Vehtari, J. Jonasson and M. Andersen (2020). Leave-one-out cross-validation for Bayesian
        model comparison in large data. AISTATS.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> counts, options = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], bayesnmf.Gibbs(chains=2, warmup=50, draws=50)
+    >>> fit = bayesnmf.fit(counts, rank=1, method="gibbs", seed=0, options=options)
+    >>> bayesnmf.loo(fit).entries
+    12
     """
     check_fit(fit)
     check_leave_one_out(fit.method)

@@ -67,6 +67,11 @@ def linear_response(
     TypeError, ValueError
         A fit by another method; components that are parameters or held, without `given_components`.
 
+    See Also
+    --------
+    LinearResponse : what it returns.
+    Fit.with_intervals : the same for all tables and figures of a fit.
+
     Examples
     --------
     >>> import bayesnmf

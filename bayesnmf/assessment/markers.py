@@ -77,6 +77,20 @@ def markers(
     ------
     TypeError, ValueError
         Not a fit, a single component, invalid numbers, or linear response of components that are not on the simplex.
+
+    See Also
+    --------
+    Fit.top_features : names alone.
+    plots.volcano : draws the table.
+    group_contrasts : differences between groups of samples.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
+    >>> table = bayesnmf.markers(fit, n=1)
+    >>> list(table.columns)[:4]
+    ['component', 'feature', 'weight', 'lift']
     """
     response = fit if isinstance(fit, LinearResponse) else None
     record = fit.fit if isinstance(fit, LinearResponse) else fit

@@ -219,6 +219,12 @@ def predictive_checks(
     TypeError, ValueError
         Invalid arguments, or more draws than the fit has.
 
+    See Also
+    --------
+    PredictiveChecks : what it returns.
+    plots.predictive_checks : draws it.
+    Fit.dispersion : by how much counts vary more.
+
     Examples
     --------
     >>> import bayesnmf

@@ -71,6 +71,18 @@ class LinearResponse(Shown):
         What is taken as known: "", or words such as "given the learned values".
     responses : Responses
         The linearised mean field.
+
+    See Also
+    --------
+    linear_response : which makes it.
+    plots.loadings_intervals, markers : take it.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
+    >>> bayesnmf.linear_response(fit).summary(rows=[0]).shape[0]
+    2
     """
 
     fit: Fit

@@ -60,6 +60,10 @@ def as_counts(
         With an AnnData object, the layer with the counts, and the column of ``var`` with names of the features, such as
         gene symbols; labels that repeat are followed by the feature's own name.
 
+    See Also
+    --------
+    read_counts : counts in a file.
+
     Examples
     --------
     >>> import bayesnmf; bayesnmf.as_counts([[1, 0, 2], [0, 3, 0]])

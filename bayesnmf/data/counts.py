@@ -1,7 +1,6 @@
 """The one form of counts within the package: a canonical CSR matrix with names.
 
-`bayesnmf.data.conversion.as_counts` makes it from any supported input; all other code relies on its validity. Totals
-and constants of the data are computed in float64, once, on first use.
+`bayesnmf.data.conversion.as_counts` makes it, and all other code relies on it. Totals are in float64, computed once.
 """
 
 from __future__ import annotations
@@ -22,7 +21,22 @@ BLOCK = 2**18  # nonzeros processed at once
 
 
 class DataWarning(UserWarning):
-    """Warning about counts whose names or numbers show a likely mistake; the message names the cure."""
+    """Warning about counts whose names or numbers show a likely mistake; the message names the cure.
+
+    See Also
+    --------
+    ConvergenceWarning : the warning of fits.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import bayesnmf
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     shares = bayesnmf.fit([[3, 0, 1], [0, 2, 4]], rank=1, seed=0).transform([[0, 0, 0]])
+    >>> caught[-1].category.__name__
+    'DataWarning'
+    """
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,6 +61,16 @@ class Counts:
         Entries that are missing, where the matrix has no counts; None is no entry.
     batch : Batches or None
         Batch of every sample (`bayesnmf.data.batches`).
+
+    See Also
+    --------
+    as_counts, read_counts, simulate : which return it.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> bayesnmf.as_counts([[1, 0], [2, 3]]).row_totals.tolist()
+    [1.0, 5.0]
     """
 
     matrix: csr_array

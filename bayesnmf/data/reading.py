@@ -76,6 +76,12 @@ def read_counts(
     ValueError
         The file is not in the format of its suffix, or has no count matrix, as lists of mutations (VCF, MAF).
 
+    See Also
+    --------
+    read_catalogue : known components.
+    Blocks : counts that stay on disk.
+    as_counts : counts in memory.
+
     Notes
     -----
     A **wide** table has a column for each feature. Its first line names the features; a first line of counts is
@@ -92,6 +98,14 @@ def read_counts(
     83 insertions and deletions (ID83), 48 kinds of segments (CN48), 32 structural variants (SV32), or SBS192, SBS288,
     SBS384 or SBS1536, in its rows or columns. They are named as in COSMIC: ``A[C>A]A``, ``AC>CA``, ``1:Del:C:0``. The
     guide ``docs/input.md`` lists all layouts that are read.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import bayesnmf
+    >>> pd.DataFrame([[3, 0], [1, 2]], ["s1", "s2"], ["a", "b"]).to_csv("counts.csv")
+    >>> bayesnmf.read_counts("counts.csv")
+    Counts(2 rows × 2 features, 3 nonzeros, total 6)
     """
     check_flag(transpose, "transpose")
     path = check_path(path, "path")

@@ -88,6 +88,15 @@ def real(name: str, folder: str | os.PathLike[str] | None = None) -> RealCounts:
         It would have to be downloaded, and pooch is not installed.
     ValueError
         The counts of the public source are not those that were expected.
+
+    See Also
+    --------
+    datasets.digits, datasets.swimmer : counts that need no download.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> counts, cells, genes = bayesnmf.datasets.real("pcawg_breast_sbs96")  # doctest: +SKIP
     """
     path = _local(name, folder)
     if path is not None:

@@ -153,6 +153,11 @@ def simulate(
     TypeError, ValueError
         Invalid arguments, improper priors, or a noise without a known distribution.
 
+    See Also
+    --------
+    Simulation : what it returns.
+    datasets.digits, datasets.swimmer : other counts without a download.
+
     Examples
     --------
     >>> import bayesnmf

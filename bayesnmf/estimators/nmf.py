@@ -89,6 +89,11 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     feature_names_in_ : ndarray (m,)
         Names of the features, if they are all strings.
 
+    See Also
+    --------
+    BayesLDA : its proportions of topics.
+    fit : the same, with all options.
+
     Examples
     --------
     >>> import bayesnmf

@@ -80,9 +80,8 @@ def fit(
         Number of components, K; by default that of `fixed_components`, or without them 10, or that of `seeds` if more.
     method : {"map", "vi", "gibbs", "nuts", "smc", "svi", "bld"}
         Point estimate, closed-form VI, Gibbs, Hamiltonian or sequential Monte Carlo, SVI, best latent decomposition.
-    seed, progress, checkpoint : int; bool or callable; str, path or Checkpoint; optional
-        Seed, by default a new one, which the result contains; a bar, or a function of (label, done, total, objective);
-        folder that keeps the fit: the same call goes on after a crash to the same numbers (docs/checkpoints.md).
+    seed : int, optional
+        Seed of starts and draws, by default a new one; ``fit.seed`` has it.
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         Settings of the method: priors, start, schedule, stopping rule; in ``fit.options`` with defaults.
     fixed_components : array, DataFrame (r, m), Fit or path of a catalogue, optional
@@ -93,12 +92,20 @@ def fit(
         What loadings depend on, as "~ age + treatment", or all columns; of AnnData ``obs`` (docs/covariates.md).
     noise : {"poisson", "nb1", "nb2", "quasi"}, NegativeBinomial or Quasi, or a mapping from matrices to these
         Noise of counts that vary more than Poisson counts: negative binomial, or intervals widened (docs/noise.md).
-    observed, missing, weights, batch : booleans (n, m), "nan", "zeros"; numbers of matrices; labels (n,) or Batch
-        Where somebody counted, or nobody did (`bayesnmf.data.missing`); how often matrices count; see docs/batches.md.
+    observed, missing : booleans (n, m), "nan" or "zeros", optional
+        Where somebody counted, or nobody did (`bayesnmf.data.missing`).
+    weights, batch : mapping of names to numbers; labels (n,) or Batch, optional
+        How often each of several matrices counts (docs/several.md); the batch of each row (docs/batches.md).
     row_exposure, feature_exposure : array, mapping or Series (n,) and (m,), optional
         They multiply expected counts: of samples not under dirichlet_poisson, of features for Gamma components.
-    row_names, feature_names, layer, feature_labels : optional
-        Names; of AnnData, the layer of the counts (default "counts" or X) and the column of ``var`` with feature names.
+    row_names, feature_names : sequence of str, optional
+        Names in place of those that the counts have.
+    layer, feature_labels : str, optional
+        Of AnnData, the layer of the counts (default "counts" or X), and the column of ``var`` with feature names.
+    checkpoint : str, path or Checkpoint, optional
+        Folder that keeps the fit: the same call goes on after a crash to the same numbers (docs/checkpoints.md).
+    progress : bool or callable
+        Whether to show a bar, or a function of (label, done, total, objective).
 
     Returns
     -------
@@ -108,6 +115,12 @@ def fit(
     ------
     TypeError, ValueError
         Invalid counts, options or combinations; a checkpoint of another fit.
+
+    See Also
+    --------
+    Fit : what it returns.
+    select, modes, compare : how many components, which of many factorisations, by which method.
+    BayesNMF, tl.fit : the same for scikit-learn and for AnnData.
 
     Examples
     --------

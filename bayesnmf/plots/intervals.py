@@ -81,6 +81,11 @@ def loadings_intervals(
     -------
     ndarray of Axes
         One for each row.
+
+    See Also
+    --------
+    loadings_scatter : all samples, by two fits.
+    bayesnmf.Fit.summary : the same as a table.
     """
     fits, responses = check_fits_and_responses(fits)
     reference, orders = match_fits(fits, reference)

@@ -189,6 +189,10 @@ def loadings_scatter(
     -------
     ndarray of Axes
         (K,), or (1,) with `together`.
+
+    See Also
+    --------
+    posterior_agreement : loadings, components and expected counts of several fits.
     """
     check_flag(together, "together")
     check_matchable(fits)

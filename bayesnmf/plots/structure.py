@@ -74,6 +74,11 @@ def structure(
     ------
     TypeError, ValueError
         Not a fit, groups of other samples, another word for `values`, or a number below 1.
+
+    See Also
+    --------
+    group_shares : means of groups.
+    bayesnmf.Fit.shares : the same as a table.
     """
     check_fit(fit)
     check_choice(values, "values", VALUES)

@@ -60,6 +60,16 @@ class HierarchicalGamma(Distribution, Draws, LogBasis, Program, Entries, Respons
     ------
     TypeError, ValueError
         A rate that is not a Gamma, or another word in `over`.
+
+    See Also
+    --------
+    Priors, Gamma
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> of_rows = bayesnmf.HierarchicalGamma(0.3, bayesnmf.Gamma(1.0, 1.0), "row")
+    >>> prior = bayesnmf.Priors(loadings=of_rows)
     """
 
     shape: ArrayLike

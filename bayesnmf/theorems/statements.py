@@ -90,10 +90,22 @@ def equivalences(
     TypeError, ValueError
         Invalid arguments; the message names the argument, the rule and the cure.
 
+    See Also
+    --------
+    Equivalences : what it returns.
+    Effort : how much it does.
+
     Notes
     -----
     On small counts, most of the time is spent on compiling the NumPyro programs of all models. No array of size
     n × m or nonzeros × K is formed.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> fewest = bayesnmf.Effort(draws=20, svi_steps=20, svi_models=(), particles=20)
+    >>> bayesnmf.equivalences([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, iterations=2, effort=fewest).hold
+    True
     """
     rank = check_rank(rank)
     iterations = check_count(iterations, "iterations")

@@ -145,7 +145,8 @@ RESULTS = ("Fit", "Selection", "Modes", "Consensus", "ModeEvidence", "Predictive
            "Calibration", "datasets.RealCounts")  # fmt: skip
 
 
-INNER = ("of", "card")  # which the package itself calls
+INNER = ("of", "card")  # which the package itself calls, as most of what counts can do
+OF_COUNTS = ("dtype", "feature_totals", "nnz", "row_totals", "rows", "shape", "total")
 
 
 def members_of(cls: type) -> Iterator[str]:
@@ -153,10 +154,11 @@ def members_of(cls: type) -> Iterator[str]:
     if cls.__module__.startswith(("bayesnmf.priors", "bayesnmf.models")):
         return
     for name, member in inspect.getmembers(cls):
-        function = member.fget if isinstance(member, property) else member
+        function = getattr(member, "fget", None) or getattr(member, "func", member)  # of a property, cached or not
         home = getattr(function, "__module__", None) or ""
         written = inspect.isroutine(function) and home.startswith("bayesnmf") and inspect.getdoc(function)
-        if written and not name.startswith("_") and name not in INNER:
+        shown = name in OF_COUNTS if cls is bayesnmf.Counts else name not in INNER
+        if written and shown and not name.startswith("_"):
             yield name
 
 
@@ -211,7 +213,7 @@ def page_of_object(name: str) -> str:
         parts.append(table(["~" + member.removeprefix(f"{name.rpartition('.')[0]}.") for member in members]))
     parts.append(f".. {kind}:: {name}\n")
     for member in members:
-        is_property = isinstance(inspect.getattr_static(found, member.rpartition(".")[2]), property)
+        is_property = not inspect.isroutine(getattr(found, member.rpartition(".")[2]))
         parts.append(f"   .. {'autoproperty' if is_property else 'automethod'}:: {member}\n")
     if name.startswith("bayesnmf.plots."):
         parts.append(pictures(name.removeprefix("bayesnmf.plots.")))

@@ -169,6 +169,20 @@ def compare(
     -------
     Comparison
         The comparison; after Ctrl-C, of the finished methods and of what the running method has done so far.
+
+    See Also
+    --------
+    Settings : priors and options of the methods.
+    posterior_agreement : posteriors of given fits.
+    report : writes a comparison as a page.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> counts = bayesnmf.simulate(size=(40, 12), rank=2, seed=0).counts
+    >>> found = bayesnmf.compare(counts, rank=2, methods=("map", "vi"))
+    >>> list(found.fits)
+    ['map', 'vi']
     """
     noise = check_noise_to_compare(check_noise(noise))
     methods = [check_choice(method, "methods", METHODS) for method in check_words(methods, "methods")]

@@ -116,6 +116,20 @@ def select(
     ------
     TypeError, ValueError
         Invalid arguments, before the first fit.
+
+    See Also
+    --------
+    Selection : what it returns.
+    plots.selection, plots.ranks : draw it.
+    modes, log_evidence : other questions to a rank.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> counts = bayesnmf.simulate(size=(40, 12), rank=2, seed=0).counts
+    >>> found = bayesnmf.select(counts, ranks=(1, 2), splits=2, check=False)
+    >>> found.table.shape[0]
+    2
     """
     candidates, kept, seed = _candidates(models, ranks), as_checkpoint(checkpoint), check_count(seed, "seed", minimum=0)
     check_flag(check, "check")

@@ -121,6 +121,12 @@ def modes(
     TypeError, ValueError
         Invalid arguments, before the first fit; a folder with fits of other counts or settings.
 
+    See Also
+    --------
+    Modes : what it returns.
+    plots.modes : draws it.
+    select : by how many components.
+
     Examples
     --------
     >>> import bayesnmf

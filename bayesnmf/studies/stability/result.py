@@ -78,6 +78,18 @@ class Modes(Shown):
         Starts that were fitted again, as their files were damaged.
     interrupted : bool
         Whether Ctrl-C ended the call before all fits were done.
+
+    See Also
+    --------
+    modes : which makes it.
+    plots.modes, plots.consensus : draw it.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> counts = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]]
+    >>> bayesnmf.modes(counts, rank=1, starts=3, seed=0).table["runs"].tolist()
+    [3]
     """
 
     table: pd.DataFrame
