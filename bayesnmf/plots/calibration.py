@@ -12,12 +12,25 @@ from scipy.stats import binom
 
 from bayesnmf.checks import check_choice, check_count, check_words
 from bayesnmf.plots.checks import check_calibrations
-from bayesnmf.plots.style import QUIET, SMALL, Look, grid_shape, hide_frame, looks_of_fits, make_panels, share_legend
+from bayesnmf.plots.style import (
+    LEGIBLE,
+    QUIET,
+    SMALL,
+    WIDEST,
+    Look,
+    grid_shape,
+    hide_frame,
+    looks_of_fits,
+    make_panels,
+    share_legend,
+    shorten,
+)
 from bayesnmf.studies.calibration import Calibration
 from bayesnmf.text import p_value
 from bayesnmf.types import Array
 
 BAND, SIMULATED_BANDS = 0.99, 2000
+PANEL = 2.2  # width of a panel, in inches
 
 
 def calibration(
@@ -101,8 +114,8 @@ def _grid(count: int, figsize: Any, axes: Any) -> tuple[Array, Any]:
     """Return axes (2, count); on a new figure, in blocks of two rows."""
     if axes is not None:
         return make_panels((2, count), (1, 1), None, axes)
-    blocks, columns = grid_shape(count, 2.9)
-    size = (2.9 * columns, 3.6 * blocks + 0.8)
+    blocks, columns = grid_shape(count, PANEL, WIDEST if figsize is None else figsize[0])
+    size = (max(PANEL * columns, LEGIBLE), 3.4 * blocks + 0.8)
     made, figure = make_panels((2 * blocks, columns), size, figsize)
     for spare in range(count, blocks * columns):
         for part in range(2):
@@ -161,7 +174,7 @@ def _p_words(p_values: Mapping[str, float]) -> str:
     """Return the p-value as text, or the smallest of several and whose it is."""
     label = min(p_values, key=lambda each: p_values[each])
     value = f"p-value {p_value(p_values[label])}"
-    return value if len(p_values) == 1 else f"smallest {value} ({label})"
+    return value if len(p_values) == 1 else f"smallest {value}\n({shorten(label)})"
 
 
 def _headline(named: Mapping[str, Calibration]) -> str:

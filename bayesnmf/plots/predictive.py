@@ -20,12 +20,14 @@ from bayesnmf.plots.style import (
     grid_shape,
     hide_frame,
     hide_spare,
+    legend_columns,
     make_panels,
 )
 from bayesnmf.text import p_value
 from bayesnmf.types import Array
 
 OBSERVED = "#000000"
+FAR = 10  # times the half of an interval, beyond which the axis of totals is logarithmic
 UNITS = {
     "total": "counts",
     "share of zeros": "share of all entries",
@@ -41,11 +43,12 @@ def predictive_checks(
     """Draw predictive checks: statistics, row and feature totals, and how often each count occurs.
 
     Statistics: the histogram of what refitted replicates show, and a black line at the observed value; left out if too
-    few were fitted. Totals: predictive intervals sorted by their mean,
-    and the observed totals as points, black if outside. The last panel is a rootogram: for each count, the expected
+    few were fitted. Totals: how far the observed totals are from the expected ones, in units of the square root of the
+    expected total, as points, black outside of their predictive intervals; the axis is logarithmic beyond 5 where some
+    are far outside. A right model would have 10 % of the totals of new counts outside their 90 % intervals, of the
+    fitted counts fewer, as the fit has adapted to them. The last panel is a rootogram: for each count, the expected
     number of entries with this count as a bar with its interval, and the observed number as a black point, on a
-    square-root scale.
-    Under dirichlet_poisson, row totals are given, so the total and the row totals are left out.
+    square-root scale. Under dirichlet_poisson, row totals are given, so the total and the row totals are left out.
 
     Parameters
     ----------
@@ -83,7 +86,9 @@ def predictive_checks(
         ax.tick_params(labelsize=SMALL)
         hide_frame(ax)
     if figure is not None:
-        figure.legend(handles=_keys(colour), loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL)
+        keys = _keys(colour, found.interval)
+        columns = legend_columns([key.get_label() for key in keys], figure)
+        figure.legend(handles=keys, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL)
         made = f"{found.draws} replicated data sets, {found.refits} fitted again"
         figure.suptitle(f"{found.model} by {found.method}: observed and {made}", fontsize=11)
     return chosen
@@ -98,13 +103,16 @@ def _checks_of(given: Any) -> PredictiveChecks:
     return replicate_and_compare(given)
 
 
-def _keys(colour: str) -> list[Any]:
+def _keys(colour: str, interval: float) -> list[Any]:
     """Return what the legend shows: replicated counts in the colour of the method, observed ones in black."""
-    replicated = Patch(color=colour, alpha=0.6, label="replicated data sets (lines: intervals)")
-    observed = Line2D(
-        [], [], color=OBSERVED, marker="o", markersize=4, label="observed counts (grey: within the interval)"
-    )
-    return [replicated, observed]
+    point: dict[str, Any] = {"marker": "o", "markersize": 4, "linestyle": "none"}
+    return [
+        Patch(color=colour, alpha=0.6, label="replicated data sets"),
+        Line2D([], [], color=colour, label=f"their {interval:.0%} intervals"),
+        Line2D([], [], color=OBSERVED, label="observed statistic"),
+        Line2D([], [], color=OBSERVED, label="observed counts", **point),
+        Line2D([], [], color=QUIET, label="observed total inside its interval", **point),
+    ]
 
 
 def _draw_statistic(ax: Axes, found: PredictiveChecks, name: str, colour: str) -> None:
@@ -131,7 +139,9 @@ def _bins(values: Array) -> Any:
 
 def _draw_totals(ax: Axes, found: PredictiveChecks, side: str, colour: str) -> None:
     table = getattr(found, side).sort_values("mean")
-    observed, low, high = (table[name].to_numpy() for name in ("observed", "low", "high"))
+    expected = table["mean"].to_numpy()
+    unit = np.sqrt(np.where(expected > 0, expected, 1.0))
+    observed, low, high = ((table[name].to_numpy() - expected) / unit for name in ("observed", "low", "high"))
     places = np.arange(len(table))
     ax.vlines(places, low, high, color=colour, alpha=0.5, linewidth=float(np.clip(150 / len(table), 0.5, 4)))
     outside = (observed < low) | (observed > high)
@@ -139,11 +149,12 @@ def _draw_totals(ax: Axes, found: PredictiveChecks, side: str, colour: str) -> N
     ax.scatter(places[~outside], observed[~outside], s=size, color=QUIET, zorder=3)
     ax.scatter(places[outside], observed[outside], s=2 * size, color=OBSERVED, zorder=4)
     one = side.removesuffix("s")
-    ax.set_title(f"{one} totals: {outside.mean():.1%} outside\ntheir {found.interval:.0%} intervals", fontsize=9)
+    usual = f"right model: below {1 - found.interval:.0%}"  # of the totals of new counts just so many
+    ax.set_title(f"{one} totals outside {found.interval:.0%} intervals:\n{outside.mean():.1%} ({usual})", fontsize=9)
     ax.set_xlabel(f"{side}, sorted by expected total", fontsize=SMALL)
-    ax.set_ylabel("total (counts)", fontsize=SMALL)
-    if observed.min() >= 0 and observed.max() > 50 * max(np.median(observed), 1):
-        ax.set_yscale("symlog", linthresh=1)
+    ax.set_ylabel("total − expected (counts),\n÷ √expected", fontsize=SMALL)
+    if np.abs(observed).max() > FAR * max(np.abs(low).max(), np.abs(high).max()):
+        ax.set_yscale("symlog", linthresh=5)
 
 
 def _draw_rootogram(ax: Axes, found: PredictiveChecks, colour: str) -> None:

@@ -41,10 +41,10 @@ def structure(
 
     Shares are those of ``bayesnmf.to_topic_model(fit)``, which have the same unit for any model: the share of each
     component in the expected counts of a sample. Within a group, samples stand by their leading component, that of the
-    most samples first, and then by its share, alternately decreasing and increasing. In a sample that component leads
-    that sets it apart most, as in ``fit.leading_components()``: the greatest share × log(share / mean share). So one
-    that all samples have in common does not decide alone where they stand. With ``values="counts"``, samples of a
-    group stand by their expected counts, the largest first.
+    most samples first and the grey band last, and then by its share, alternately decreasing and increasing. In a sample
+    that component leads that sets it apart most, as in ``fit.leading_components()``: the greatest share × log(share /
+    mean share). So one that all samples have in common does not decide alone where they stand. With
+    ``values="counts"``, samples of a group stand by their expected counts, the largest first.
 
     Parameters
     ----------
@@ -121,12 +121,17 @@ def _ranked(fit: Fit, bands: Array, values: str) -> Callable[[Array], Array]:
         totals = bands.sum(axis=1)
         return lambda rows: rows[np.argsort(-totals[rows], kind="stable")]
     lead = leading_of(bands, fit.counts.row_totals > 0)
-    return lambda rows: rows[in_order(bands[rows], lead[rows])]
+    alone = bands.shape[1] if bands.shape[1] == fit.rank else bands.shape[1] - 1  # without the band of the others
+    return lambda rows: rows[in_order(bands[rows], lead[rows], alone)]
 
 
-def in_order(shares: Array, lead: Array) -> Array:
-    """Return the order of samples: by leading component, that of the most samples first, then by its share."""
+def in_order(shares: Array, lead: Array, alone: int) -> Array:
+    """Return the order of samples: by leading component, that of the most samples first, then by its share.
+
+    Samples that lead in a band after the first `alone`, which several components share, come last.
+    """
     sizes = np.bincount(lead, minlength=shares.shape[1])
+    sizes[alone:] = -1
     rank_of = np.argsort(np.argsort(-sizes, kind="stable"))[lead]
     share = shares[np.arange(len(shares)), lead]
     return np.lexsort((np.where(rank_of % 2 == 0, -share, share), rank_of))

@@ -352,13 +352,14 @@ def test_figures_of_checks_show_p_values_and_shares_outside():
     axes = plots.predictive_checks(found)
     assert len(axes) == 8
     titles = [ax.get_title() for ax in axes]
-    assert titles[0].startswith("total\np = ")
-    assert titles[5].startswith(f"row totals: {found.outside('rows'):.1%} outside")
+    assert titles[0].startswith("total\np-value ")
+    assert titles[5].startswith(f"row totals outside 90% intervals:\n{found.outside('rows'):.1%}")
     for ax, name in zip(axes[:5], found.table.index, strict=True):
         assert sum(patch.get_height() for patch in ax.patches) == found.refits
         assert ax.lines[0].get_xdata()[0] == found.table.loc[name, "observed"]
     points = np.concatenate([part.get_offsets()[:, 1] for part in axes[6].collections[1:]])
-    np.testing.assert_array_equal(np.sort(points), np.sort(found.features["observed"]))
+    expected = found.features["mean"]
+    np.testing.assert_allclose(np.sort(points), np.sort((found.features["observed"] - expected) / np.sqrt(expected)))
     (observed,) = axes[7].lines
     np.testing.assert_allclose(observed.get_ydata() ** 2, found.histogram["observed"])
     np.testing.assert_allclose([bar.get_height() ** 2 for bar in axes[7].patches], found.histogram["mean"])

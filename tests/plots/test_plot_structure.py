@@ -82,7 +82,7 @@ def test_samples_stand_by_leading_component_then_share():
     rows = np.column_stack([np.full(200, 0.6), 0.4 * np.random.default_rng(0).dirichlet(np.full(3, 0.5), 200)])
     rows[:20] = [0.97, 0.01, 0.01, 0.01]
     lead = leading_of(rows, np.ones(200, bool))
-    order = in_order(rows, lead)
+    order = in_order(rows, lead, 4)
     np.testing.assert_array_equal(np.sort(order), np.arange(200))
     assert set(lead[:20]) == {0}
     assert np.all(lead[20:] > 0)
@@ -92,6 +92,10 @@ def test_samples_stand_by_leading_component_then_share():
     assert [len(block) for block in blocks] == sorted(np.bincount(lead), reverse=True)
     for position, block in enumerate(blocks):
         assert np.all(np.diff(block) * (-1) ** position <= 0)
+    largest = np.bincount(lead).argmax()
+    others_last = np.r_[np.delete(np.arange(4), largest), largest]
+    order = in_order(rows[:, others_last], np.argsort(others_last)[lead], 3)
+    assert np.all(np.diff(lead[order] == largest) >= 0)
 
 
 def of_rank(rank):

@@ -377,7 +377,7 @@ def test_histograms_and_differences_are_drawn():
         np.testing.assert_allclose(gap[1:-1], np.arange(1, 51) / 50 - np.sort(pit))
         np.testing.assert_array_equal(at[1:-1], np.sort(pit))
         assert name.replace("_", " ") in upper.get_title()
-    assert "p < 0.001" in axes[0, -1].get_title()
+    assert "p-value < 0.001" in axes[0, -1].get_title()
 
 
 def test_several_calibrations_share_their_quantities():
