@@ -1,0 +1,115 @@
+"""Keep the numbers that several pages state: `python -m benchmarks.numbers [main_job] [record] [start]`.
+
+`benchmarks/numbers.json` has them, with the command that measured each group. A page has a number between two comments,
+as `<!--record: newsgroups-->14<!---->`; without arguments, this writes the numbers of the file into all pages. Groups
+that are named are measured first (on a machine that does nothing else); all others are written into the file by hand,
+from what their commands print. `tests/test_numbers.py` compares pages and file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from benchmarks import record_figure
+from benchmarks.startup import environment, python, seconds_of
+
+ROOT = Path(__file__).parent.parent
+FILE = Path(__file__).with_suffix(".json")
+MARK = re.compile(r"<!--([\w ]+): ([\w ,.×]+)-->(.*?)<!---->")
+PAGES = ("*.md", "docs/**/*.md", "benchmarks/**/*.md", "notebooks/*.ipynb")
+RIVALS = ("scikit-learn", "gensim", "tomotopy", "hpfrec")
+FIRST = "import bayesnmf, numpy; bayesnmf.fit(numpy.random.default_rng(0).poisson(2, (30, 20)), rank=3, seed=0)"
+
+
+def record() -> dict[str, str]:
+    """Return what `record.csv` says of plain calls: seconds, those of rivals' best scores, and who is ahead."""
+    found = record_figure.read()
+    values = {}
+    for name, tools in found.items():
+        ours = tools["bayesnmf"][-1]
+        tops = [record_figure.best(tools[rival]) for rival in RIVALS if rival in tools]
+        values[name] = f"{ours['seconds']:.0f}"
+        values[f"{name} rivals"] = f"{min(top['seconds'] for top in tops):.0f} to {max(top['seconds'] for top in tops):.0f}"
+        values[f"{name} behind"] = f"{sum(top['score'] < ours['score'] for top in tops)}"
+    ahead = sum(values[f"{name} behind"] == f"{len(RIVALS)}" for name in found)
+    return values | {"ahead": f"{ahead}", "matrices": f"{len(found)}"}
+
+
+def start() -> dict[str, str]:
+    """Return the seconds of `import bayesnmf`, and of a first and a second fit of 30 × 20 counts with the interpreter."""
+    with tempfile.TemporaryDirectory() as cache:
+        seconds_of(python("import bayesnmf"), cache)
+        first = seconds_of(python(FIRST), cache)
+        imports, second = (
+            statistics.median(seconds_of(python(code), cache) for _ in range(5)) for code in ("import bayesnmf", FIRST)
+        )
+    return {"import": f"{imports:.1f}", "first fit": f"{first:.1f}", "second fit": f"{second:.1f}"}
+
+
+def main_job() -> dict[str, str]:
+    """Return the seconds of the main job, with nothing compiled before and again."""
+    seconds = []
+    with tempfile.TemporaryDirectory() as cache:
+        job = [sys.executable, "-m", "bayesnmf", "compare", "--quiet", "--out", f"{cache}/results"]
+        for _ in range(2):
+            began = time.perf_counter()
+            kept = environment(cache) | {"JAX_COMPILATION_CACHE_DIR": f"{cache}/programs"}
+            subprocess.run(job, env=kept, check=True, capture_output=True)
+            seconds.append(f"{time.perf_counter() - began:.0f}")
+    return dict(zip(("first run", "second run"), seconds, strict=True))
+
+
+MEASURED = {"main_job": main_job, "record": record, "start": start}
+HERE = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+
+
+def numbers() -> dict[str, dict[str, Any]]:
+    """Return the groups of the file: how and where they were measured, and values as text by name."""
+    return json.loads(FILE.read_text(encoding="utf-8"))
+
+
+def pages() -> Iterator[Path]:
+    """Yield the files that may state numbers."""
+    for pattern in PAGES:
+        yield from sorted(ROOT.glob(pattern))
+
+
+def filled(text: str, found: dict[str, dict[str, Any]]) -> str:
+    """Return a page with the numbers of the file in their places; a KeyError names one that the file lacks."""
+    return MARK.sub(lambda place: f"<!--{place[1]}: {place[2]}-->{found[place[1]]['values'][place[2]]}<!---->", text)
+
+
+def main() -> None:
+    """Measure what is named, and write all numbers into the pages."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"to measure again: {', '.join(MEASURED)}")
+    given = parser.parse_args()
+    if unknown := set(given.groups) - set(MEASURED):
+        parser.error(f"GROUP must be one of {', '.join(MEASURED)}: found {', '.join(sorted(unknown))}")
+    found = numbers()
+    for name in given.groups:
+        where = "the machine of benchmarks/record.csv" if name == "record" else f"{date.today()}, {HERE}"
+        found[name] = {"how": f"python -m benchmarks.numbers {name}", "where": where, "values": MEASURED[name]()}
+        FILE.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        if (new := filled(text, found)) != text:
+            page.write_text(new, encoding="utf-8")
+            print(f"{page.relative_to(ROOT)} has new numbers")
+
+
+if __name__ == "__main__":
+    main()
