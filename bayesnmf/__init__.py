@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np  # noqa: F401  what everything rests on, loaded here so that a first use is not slower for it
 
+from bayesnmf.needs import needed_for
+
 __version__ = "0.2.0"
 
 # The homes of the public names, as `__init__.pyi` states them for type checkers, too.
@@ -30,7 +32,11 @@ if not (_root / "bayesnmf" / "models").exists() and (_root / "models" / "likelih
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         home = _HOMES[name]
-        return import_module(f"bayesnmf.{name}") if home == "bayesnmf" else getattr(import_module(str(home)), name)
+        try:
+            return import_module(f"bayesnmf.{name}") if home == "bayesnmf" else getattr(import_module(str(home)), name)
+        except ModuleNotFoundError:
+            with needed_for(f"bayesnmf.{name}"):
+                raise
     raise AttributeError(f"module 'bayesnmf' has no attribute {name!r}")
 
 

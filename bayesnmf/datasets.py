@@ -15,6 +15,7 @@ from bayesnmf.checks import check_positive
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.real import RealCounts, real
+from bayesnmf.needs import needed_for
 
 __all__ = ["DIGITS_IMAGE", "SWIMMER_IMAGE", "RealCounts", "digits", "real", "swimmer", "swimmer_parts"]
 
@@ -37,7 +38,8 @@ def digits() -> Counts:
     >>> bayesnmf.datasets.digits()
     Counts(1,797 rows × 64 features, 58,736 nonzeros, total 561,718)
     """
-    from sklearn.datasets import load_digits
+    with needed_for("datasets.digits"):
+        from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
     names = np.array([f"{i:04d} (digit {label})" for i, label in enumerate(labels)])

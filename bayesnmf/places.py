@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bayesnmf.checks import check_path
+from bayesnmf.needs import needed_for
 from bayesnmf.writing import try_folder
 
 FREE_AXES = 2**30  # bytes always allowed for rows and columns
@@ -32,9 +33,10 @@ def check_folder(path: str | Path, name: str, files: Iterable[str] = (), *, priv
 
 
 def check_plots_can_be_drawn() -> None:
-    """Refuse a value of MPLBACKEND with which matplotlib cannot be imported."""
+    """Refuse a value of MPLBACKEND with which matplotlib cannot be imported, and to draw without it."""
     try:
-        import matplotlib as _  # noqa: F401
+        with needed_for("a figure"):
+            import matplotlib as _  # noqa: F401
     except ValueError as error:
         found = os.environ.get("MPLBACKEND")
         raise ValueError(

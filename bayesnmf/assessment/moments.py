@@ -9,6 +9,7 @@ import numpy as np
 from bayesnmf.data.simulation import Simulation, effective
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference import alignment
+from bayesnmf.needs import needed_for
 from bayesnmf.priors.specification import on_simplex
 from bayesnmf.priors.values import component_sums, rows_to_shares
 from bayesnmf.results.draws import restrict_rows
@@ -125,7 +126,8 @@ def moments_of_fit(draws: Array, interval: float, fit: Fit) -> Moments:
     if is_resampled(fit):
         pooled = draws.reshape(-1, draws.shape[-1])
         return found._replace(error=error_over_runs(pooled, runs_of_draws(fit), len(draws)))
-    from arviz_stats.base import array_stats
+    with needed_for("the error of means of chains"):
+        from arviz_stats.base import array_stats
 
     r_hat, ess = r_hat_and_ess(draws)
     with np.errstate(invalid="ignore", divide="ignore"):  # constants have no effective sample size

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bayesnmf.checks import check_choice, check_count, check_share, parse_int, shown
-from bayesnmf.places import check_file_to_write
+from bayesnmf.places import check_file_to_write, check_plots_can_be_drawn
 
 FAMILIES = ("Gamma", "Dirichlet", "ScaledDirichlet", "HierarchicalGamma")
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
@@ -75,6 +75,8 @@ def check_outputs(paths: dict[str, str | None], tables: Sequence[str], read: Seq
             check_suffix(given, name, TABLE_SUFFIXES)
         if given.suffix.lower() != ".zarr":
             check_file_to_write(given, name)
+        if name == "--plot":
+            check_plots_can_be_drawn()
         if given in found.values():
             raise ValueError(f"{name} must be a file of its own: found {path} twice; change one of the names")
         if given.exists() and {given.resolve(), given.resolve().parent} & sources:

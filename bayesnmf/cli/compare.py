@@ -42,6 +42,7 @@ def run(options: argparse.Namespace) -> int:
     """Read counts, compare methods, and print and write the results."""
     from bayesnmf.checks import check_choice
     from bayesnmf.cli.reading import read_counts_of
+    from bayesnmf.needs import needed_for
     from bayesnmf.places import check_folder, check_plots_can_be_drawn
 
     check_choice(options.model, "--model", MODELS)
@@ -54,11 +55,13 @@ def run(options: argparse.Namespace) -> int:
     counts, image_shape = read_counts_of(options)
 
     from bayesnmf.cli.writing import about_counts, attempt, records_of, tell
-    from bayesnmf.studies.comparison.report import file_names, write
+    from bayesnmf.studies.comparison.report import TREE, file_names, write
     from bayesnmf.studies.comparison.running import Settings, compare
 
     out = check_folder(options.out, "--out", file_names())
     check_plots_can_be_drawn()
+    with needed_for(TREE):
+        import xarray  # noqa: F401  now, not after all fits
 
     settings, progress = Settings(draws=draws), not options.quiet
     result = compare(counts, options.model, rank, methods, seeds=options.seeds, seed=seed, settings=settings, out=out,

@@ -84,7 +84,8 @@ def _rows_and_total_of_all_entries(counts: Counts) -> tuple[float, float]:
 
 
 def check_combination(model: str, method: str, rank: int, counts: Counts, options: Any) -> None:
-    """Refuse combinations of model, method, rank, counts and options that cannot be fitted."""
+    """Refuse what cannot be fitted: a model, method, rank, counts and options together, or without a library."""
+    METHODS[method].load(method)
     n, m = counts.shape
     priors = options.priors
     if isinstance(counts, SeveralCounts):

@@ -13,6 +13,7 @@ from functools import wraps
 from importlib import import_module
 from typing import Any, Literal, cast
 
+from bayesnmf.needs import needed_for
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.checks import check_options
 from bayesnmf.options.closed_form import BLD, MAP, VI
@@ -84,8 +85,17 @@ class Method:
 
     def run(self, job: Any) -> Any:
         """Run a job and return the record of its fit."""
+        return self.load(job.method)(job)
+
+    def load(self, name: str) -> Any:
+        """Return the function that runs jobs of the method of this name."""
         module, function = self.runner.split(":")
-        return getattr(import_module(module), function)(job)
+        try:
+            found = import_module(module)
+        except ModuleNotFoundError:
+            with needed_for(f"method={name!r}"):
+                raise
+        return getattr(found, function)
 
 
 _CLOSED, _PROGRAMS = "bayesnmf.fitting.closed_form:fit_closed_form", "bayesnmf.fitting.nuts_and_svi"

@@ -15,6 +15,7 @@ import bayesnmf
 from bayesnmf.assessment.matching import Match
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport, progress_context
+from bayesnmf.needs import needed_for
 from bayesnmf.pages.checks import check_page, check_source, check_title
 from bayesnmf.pages.of_fit import sections_of_fit
 from bayesnmf.pages.parts import Section, Table, drawn
@@ -101,7 +102,8 @@ def report(
 
 def render(title: str, sections: list[Section], template: str = "page.html", **more: Any) -> str:
     """Return the page, by default of a fit; every text that it is given is escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    with needed_for("a page"):
+        from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
         loader=PackageLoader("bayesnmf.pages", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True,

@@ -10,6 +10,7 @@ from bayesnmf.checks import check_count, shown
 from bayesnmf.data.annotated import check_annotated
 from bayesnmf.data.blocks.checks import check_read
 from bayesnmf.data.checks import check_complete
+from bayesnmf.needs import needed_for
 from bayesnmf.results.intervals import for_intervals, source_of_intervals
 from bayesnmf.results.record import FitRecord, iterate_draws
 from bayesnmf.results.topic_model import topic_model_of
@@ -85,8 +86,10 @@ def settings_of(fit: FitRecord) -> dict[str, Any]:
 
 def _new(fit: FitRecord) -> Any:
     import pandas as pd
-    from anndata import AnnData
     from scipy.sparse import csr_matrix
+
+    with needed_for("fit.to_anndata"):
+        from anndata import AnnData
 
     none = pd.Index([], dtype="str")  # anndata warns when it has to convert an empty index
     obs, var = (

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bayesnmf.needs import needed_for
 from bayesnmf.results import allocations as allocations_of_fits
 from bayesnmf.results import (
     annotation,
@@ -114,7 +115,8 @@ class Readings(FitRecord):
 
     def to_datatree(self, draws: int | None = None, chains: int | None = None, **selection: Any) -> xr.DataTree:
         """Return an ArviZ `DataTree` of the fit; see `bayesnmf.results.datatree.Contents` for the keywords."""
-        from bayesnmf.results.datatree import to_datatree
+        with needed_for("fit.to_datatree"):
+            from bayesnmf.results.datatree import to_datatree
 
         return to_datatree(self, draws, chains, **selection)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesnmf.checks import check_path
+from bayesnmf.needs import needed_for
 from bayesnmf.results.encoding import FORMAT, SEALED, VERSION, decode_fit, encode_fit
 from bayesnmf.results.netcdf import from_netcdf, to_netcdf
 from bayesnmf.results.record import FitRecord
@@ -184,6 +185,8 @@ def _suffix(path: Path) -> str:
             "fit.save, or with `bayesnmf fit` on the command line"
         )
     if suffix == ".zarr":
+        with needed_for("a Zarr store"):
+            import xarray  # noqa: F401
         try:
             import zarr  # noqa: F401
         except ImportError as error:

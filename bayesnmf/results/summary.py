@@ -11,6 +11,7 @@ import numpy as np
 from bayesnmf.checks import check_fraction, check_names, check_size
 from bayesnmf.data.several import coordinates_of
 from bayesnmf.inference.status import ConvergenceWarning
+from bayesnmf.needs import needed_for
 from bayesnmf.options import METHODS
 from bayesnmf.results.cautions import cautions_of, cautions_of_model, with_label
 from bayesnmf.results.checks import check_components_have_posterior
@@ -68,8 +69,9 @@ def summary(
     >>> list(fit.summary(rows=[0]).columns)
     ['median', 'mad', 'eti90_lb', 'eti90_ub']
     """
-    import arviz as az
-    import xarray as xr
+    with needed_for("fit.summary"):
+        import arviz as az
+        import xarray as xr
 
     posterior = fit.posterior if fit.intervals is None else fit.intervals.draws  # raises for a point estimate
     own, interval = METHODS[fit.method], check_fraction(interval, "interval")
@@ -80,11 +82,9 @@ def summary(
         entries = _top_entries(fit) if columns is None else _all_entries(fit.rank, columns)
     read = for_intervals(fit)
     group = _draws_to_summarise(read, asked, entries)
-    chains = own.posterior == "draws" and not own.resampled
+    kind: Any = "all_median" if own.posterior == "draws" and not own.resampled else "stats_median"
     with np.errstate(invalid="ignore", divide="ignore"):  # constant parameters have neither ESS nor R-hat
-        table: Any = az.summary(
-            xr.Dataset(group), kind="all_median" if chains else "stats_median", ci_kind="eti", ci_prob=interval
-        )
+        table: Any = az.summary(xr.Dataset(group), kind=kind, ci_kind="eti", ci_prob=interval)
     if own.posterior != "draws":
         table.attrs |= {"uncertainty": kind_of_intervals(read), "note": source_of_intervals(read)}
     table.attrs["cautions"] = [*cautions_of(fit), *cautions_of_model(fit)]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from bayesnmf.needs import needed_for
+
 
 def find_gpus(device: str) -> list[Any]:
     """Return JAX's first GPU for device="gpu", and all of them for "gpus"; refuse both if JAX has none."""
-    import jax
+    with needed_for(f"device={device!r}"):
+        import jax
 
     try:
         found = jax.devices("gpu")

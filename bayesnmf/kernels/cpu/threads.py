@@ -229,28 +229,35 @@ def _own_helpers() -> _Helpers:
 
 @cache
 def _libraries() -> Any:
-    from threadpoolctl import ThreadpoolController
-
+    """Return what limits the threads of matrix products; None where threadpoolctl is not installed."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ModuleNotFoundError:
+        return None
     return ThreadpoolController()
 
 
 class _OneThread:
-    """Context in which matrix products of NumPy have one thread each; several threads may be in it at once."""
+    """Context in which matrix products of NumPy have one thread each; several threads may be in it at once.
+
+    A light installation without threadpoolctl leaves their threads as they are.
+    """
 
     def __init__(self) -> None:
-        self._entering, self._inside, self._limit = Lock(), 0, None
+        self._entering, self._inside = Lock(), 0
+        self._limit: Any = None
 
     def __enter__(self) -> None:
         with self._entering:
-            if not self._inside:
+            if not self._inside and _libraries() is not None:
                 self._limit = _libraries().limit(limits=1, user_api="blas")
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
         with self._entering:
             self._inside -= 1
-            if not self._inside:
-                self._limit.restore_original_limits()  # type: ignore[attr-defined]
+            if not self._inside and self._limit is not None:
+                self._limit.restore_original_limits()
 
 
 _CONTEXT = _OneThread()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesnmf.checks import check_choice, check_fraction
+from bayesnmf.needs import needed_for
 from bayesnmf.studies.calibration.checks import check_calibration_header, check_suffix
 from bayesnmf.types import Array
 from bayesnmf.writing import replacing
@@ -94,7 +95,8 @@ class Calibration:
             Name of ArviZ's test.
         """
         check_choice(method, "method", ("pot_c", "prit_c", "piet_c"))
-        from arviz_stats.base import array_stats
+        with needed_for("Calibration.p_values"):
+            from arviz_stats.base import array_stats
 
         found = array_stats.uniformity_test(self.pit.T, axis=-1, method=method)[0]
         return dict(zip(self.quantities, map(float, np.atleast_1d(found)), strict=True))
@@ -156,7 +158,8 @@ class Calibration:
 
     def to_datatree(self) -> xr.DataTree:
         """Convert to a `DataTree` with the PIT in group `prior_sbc`, for `az.plot_ecdf_pit(tree)`, and `ranks`."""
-        import xarray as xr
+        with needed_for("Calibration.to_datatree"):
+            import xarray as xr
 
         groups = {
             f"/{group}": xr.Dataset(

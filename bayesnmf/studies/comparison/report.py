@@ -13,6 +13,7 @@ import numpy as np
 from bayesnmf.cards import Card, Shown
 from bayesnmf.data.splitting import Split
 from bayesnmf.fitting.fitted import Fit
+from bayesnmf.needs import needed_for
 from bayesnmf.options import METHODS, methods_with
 from bayesnmf.priors.noise import POISSON
 from bayesnmf.results.draws import chains_and_draws, draws_size
@@ -170,7 +171,8 @@ def write(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None
 
 def to_datatree(comparison: Comparison) -> Any:
     """Return one tree with the table and a branch for each method; draws are thinned unless all are requested."""
-    import xarray as xr
+    with needed_for("a tree of all fits"):
+        import xarray as xr
 
     branches = {}
     for name, fitted in comparison.fits.items():
@@ -211,7 +213,8 @@ def figures(comparison: Comparison, out: Path, image_shape: tuple[int, int] | No
 
 def figures_of(comparison: Comparison, image_shape: tuple[int, int] | None) -> dict[str, Callable[[], Any]]:
     """Return functions that draw components, objectives, agreement, intervals of loadings, and chains, by name."""
-    from bayesnmf import plots
+    with needed_for("a figure"):
+        from bayesnmf import plots
 
     fits = comparison.fits
     with_posterior = {name: fitted for name, fitted in fits.items() if fitted.estimate.kind != "point"}

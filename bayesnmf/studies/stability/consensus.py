@@ -25,6 +25,7 @@ from bayesnmf.cards import Card, Shown
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference.alignment import normalise_rows
+from bayesnmf.needs import needed_for
 from bayesnmf.options import METHODS
 from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.specification import on_simplex, stated_components
@@ -191,7 +192,9 @@ def form_consensus(best: Fit, pool: Pool, runs: int, density: float, neighbourho
         Seed of k-means.
     """
     import pandas as pd
-    from sklearn.metrics import euclidean_distances
+
+    with needed_for("Modes.consensus"):
+        from sklearn.metrics import euclidean_distances
 
     free = free_components(stated_components(best.priors.components), best.rank)
     distances = euclidean_distances(pool.unit)

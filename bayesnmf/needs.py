@@ -1,0 +1,40 @@
+"""Say what to install where a library is not there, as in a light installation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# What pip installs for a module that is missing: with arviz comes xarray, and with numpyro JAX.
+PACKAGES = {
+    "anndata": "anndata",
+    "arviz": "arviz[h5netcdf]",
+    "arviz_stats": "arviz[h5netcdf]",
+    "jax": "numpyro",
+    "jinja2": "jinja2",
+    "matplotlib": "matplotlib",
+    "numpyro": "numpyro",
+    "sklearn": "scikit-learn",
+    "xarray": "arviz[h5netcdf]",
+}
+
+
+@contextmanager
+def needed_for(what: str) -> Iterator[None]:
+    """Import libraries inside; for one that is missing, say what needs it, and what to install.
+
+    Raises
+    ------
+    ImportError
+        One of the modules of `PACKAGES` is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module not in PACKAGES:
+            raise
+        package, _, extras = PACKAGES[module].partition("[")
+        install = f"'{PACKAGES[module]}'" if extras else package
+        told = f"{what} needs {package}, which is not installed: pip install {install}"
+        raise ImportError(told, name=module) from error
