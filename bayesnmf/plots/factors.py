@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -38,6 +39,8 @@ from bayesnmf.types import Array
 
 INTERVAL = 0.9
 MOST_NUMBERS = 30  # components whose cosines have room below their images; three digits up to half as many
+ENSEMBL = re.compile(r"ENS[A-Z]*\d{11}(\.\d+)?")
+SYMBOLS = "Ensembl identifiers: fit.rename(features=…), or fit(adata, feature_labels=…), shows gene symbols"
 CHOSEN_BY = {
     "weight": "greatest weight",
     "lift": "greatest share × log lift",
@@ -148,13 +151,17 @@ def top_features(
             ax.plot(shares.mean(axis=0)[features], np.arange(shown), "|", color="black", markersize=9,
                     linestyle="none", label="mean of all components")  # fmt: skip
     if figure is not None:
-        title = f"Components, each summing to 1: features of {CHOSEN_BY[order]}"
-        figure.suptitle(
-            f"{title}\nmarkers: {named_middles(fits)}; grey bar: {reference}{named_sources(fits, figure)}",
-            fontsize=10,
-        )
+        lines = [f"Components, each summing to 1: features of {CHOSEN_BY[order]}"]
+        lines += [SYMBOLS] * is_ensembl(fits[reference].feature_names[np.unique(top)])
+        lines += [f"markers: {named_middles(fits)}; grey bar: {reference}{named_sources(fits, figure)}"]
+        figure.suptitle("\n".join(lines), fontsize=10)
     share_legend(chosen, figure)
     return chosen
+
+
+def is_ensembl(names: Array) -> bool:
+    """Return whether most names are identifiers of Ensembl, as ENSG00000156738, which few can read."""
+    return sum(ENSEMBL.fullmatch(str(name)) is not None for name in names) > len(names) / 2
 
 
 def _images(

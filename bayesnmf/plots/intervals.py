@@ -16,6 +16,7 @@ from bayesnmf.plots.checks import check_fits_and_responses, check_same_unit
 from bayesnmf.plots.heatmaps import turned
 from bayesnmf.plots.style import (
     LEGIBLE,
+    METHOD_COLOURS,
     SMALL,
     Look,
     called,
@@ -95,12 +96,15 @@ def loadings_intervals(
     places = {label: _places(fit, rows) for label, fit in fits.items()}
     target, of_rows = fits[reference], places[reference]
     shown = leading(to_topic_model(target).proportions[of_rows].mean(axis=0), n, MOST)
-    grid, figure = _panels(len(of_rows), len(shown) * max(0.13 * len(fits), 0.17) + 1.0, figsize, axes)
-    for turn, (label, look) in enumerate(looks_of_fits(fits).items()):
+    grid, figure = _panels(len(of_rows), len(shown) * max(0.11 * len(fits), 0.17) + 1.0, figsize, axes)
+    looks = looks_of_fits(fits)
+    if len({fit.method for fit in fits.values()}) > 1:  # else, each has a colour of its own
+        looks |= {label: looks[label]._replace(colour=METHOD_COLOURS["svi"]) for label in responses}
+    for turn, (label, look) in enumerate(looks.items()):
         found = summarise_rows(fits[label], places[label], orders[label][shown], interval, values, responses.get(label))
         offset = (turn - (len(fits) - 1) / 2) * 0.7 / len(fits)
         for i, ax in enumerate(grid):
-            _draw(ax, found, i, (f"{label}{found.kind}", look), offset)
+            _draw(ax, found, i, (label if label in found.kind else f"{label}{found.kind}", look), offset)
     _dress(grid, of_rows, target, shown, _label(target, values))
     if figure is not None:
         named = named_sources({label: fit for label, fit in fits.items() if label not in responses}, figure)

@@ -99,7 +99,10 @@ def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, f
     figure: Any = ax.figure
     width = int(LETTERS * ax.get_position().width * figure.get_figwidth())  # so that panels side by side have room
     ax.set_title("\n".join(fill(line, max(width, 20)) for line in lines), fontsize=10)
-    ax.legend(fontsize=SMALL, frameon=False)
+    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14)}  # where it hides no line
+    labels = ax.get_legend_handles_labels()[1]
+    below["ncols"] = legend_columns(labels, figure)
+    ax.legend(fontsize=SMALL, frameon=False, **(below if axes is None else {}))
     return ax
 
 

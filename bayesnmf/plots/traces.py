@@ -94,7 +94,9 @@ def kind_of_objective(fit: Fit) -> str:
     flat = mode and all(_is_flat(prior) for prior in (fit.priors.loadings, fit.priors.components))
     name = "log-likelihood" if flat else fit.objective.rstrip(",")
     basis = ", log basis" if mode and basis_of_mode(fit.options) == "log" else ""
-    return f"{name}{basis}\n{fit.model}"
+    if name.startswith("elbo"):
+        return f"evidence lower bound\n{name} of {fit.model}"
+    return f"{name}{basis}\nof {fit.model}"
 
 
 def rise_at_end(trace: Array) -> float:

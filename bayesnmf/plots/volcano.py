@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
 
 from bayesnmf.checks import check_choice, check_count
 from bayesnmf.plots.checks import check_markers
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 IN_SDS = 2 * 1.6448536269514722  # width of a central 90 % interval of a normal distribution, in standard deviations
+BESIDE = 1.02  # where names begin, as a fraction of the panel's width
+LONGEST = 15  # letters of a name, as many as an identifier of Ensembl has
 LETTERS = 12  # of 10 points in an inch
 SURE = 0.01  # local false sign rate below which a feature is drawn in colour
 
@@ -86,17 +90,19 @@ def _panel(ax: Axes, part: pd.DataFrame, contrast: str, named: int, colour: Any)
     ax.scatter(x[sure], y[sure], s=8, color=colour, edgecolors="0.4", linewidths=0.2, rasterized=True)
     ax.set_yscale("symlog", linthresh=1)
     ax.set_ylim(bottom=0)
+    ax.set_xlim(ax.get_xlim())  # where points are in the panel, lines to them depend on
     _name(ax, np.argsort(-low, kind="stable")[:named], part["feature"].to_numpy(), (x, y))
     ax.tick_params(labelsize=SMALL)
     hide_frame(ax)
 
 
 def _name(ax: Axes, places: Array, names: Array, at: tuple[Array, Array]) -> None:
-    """Write names beside the panel, from the highest point to the lowest, with a line to each."""
-    x, y = at
+    """Write names beside the panel, with lines to their points that do not cross: they are the shortest in all."""
     step = min(0.09, 0.98 / max(len(places), 1))
-    for turn, place in enumerate(places[np.argsort(-y[places], kind="stable")]):
+    labels = np.column_stack([np.full(len(places), BESIDE), 0.98 - step * np.arange(len(places))])
+    points = ax.transAxes.inverted().transform(ax.transData.transform(np.column_stack(at)[places]))
+    for point, label in zip(*linear_sum_assignment(cdist(points, labels)), strict=True):
         ax.annotate(
-            shorten(names[place], 14), (x[place], y[place]), (1.02, 0.98 - step * turn), textcoords="axes fraction",
+            shorten(names[places[point]], LONGEST), points[point], labels[label], xycoords="axes fraction",
             fontsize=SMALL, va="center", arrowprops={"arrowstyle": "-", "color": QUIET, "linewidth": 0.5},
         )  # fmt: skip

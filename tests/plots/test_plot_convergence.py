@@ -80,7 +80,7 @@ def test_every_kind_of_objective_has_its_column():
     assert axes.shape == (2, 3)
     assert [list(drawn(ax)) for ax in axes[0]] == [["map"], ["vi"], ["bld"]]
     titles = [ax.get_title().split("\n")[0] for ax in axes[0]]
-    assert titles == ["log joint", "elbo_augmented", "log p(S)"]
+    assert titles == ["log joint", "evidence lower bound", "log p(S)"]
     assert [ax.axison for ax in axes[1]] == [True, False, False]  # map alone has residuals
     assert [text.get_text() for text in axes[1, 1].texts] == ["no KKT residual"]
     assert plots.convergence({"vi": fits["vi"], "bld": fits["bld"]}).shape == (1, 2)

@@ -1,9 +1,11 @@
 """The volcano plot."""
 
 from functools import cache
+from itertools import combinations
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 
 import bayesnmf
@@ -38,6 +40,26 @@ def test_every_feature_is_a_point_and_the_surest_are_named(contrast):
         surest = part.nlargest(2, f"lfc_{contrast}_low")["feature"].astype(str).tolist()
         assert sorted(text.get_text() for text in ax.texts) == sorted(surest)
         assert ax.get_title() == f"component {component}"
+
+
+def test_lines_to_names_do_not_cross():
+    rng = np.random.default_rng(0)
+    values = rng.uniform(1, 5, 40)
+    columns = {"lfc_next": values, "lfc_next_low": values - rng.uniform(0.1, 1, 40), "lfc_next_high": values + 0.5}
+    table = pd.DataFrame({"component": 0, "feature": [f"f{j}" for j in range(40)], **columns, "lfsr_next": 0.0})
+    (ax,) = plots.volcano(table, 10)
+    lines = np.array([[text.xy, text.xyann] for text in ax.texts])
+    ax.figure.canvas.draw()
+    points = ax.transAxes.inverted().transform(ax.transData.transform(ax.collections[1].get_offsets()))
+    assert np.abs(lines[:, 0, None] - points).max(axis=2).min(axis=1).max() < 1e-9  # lines begin at points
+
+    def side(a, b, c):  # of the line from a to b, on which c lies
+        return np.sign(np.linalg.det(np.array([b - a, c - a])))
+
+    crossing = [side(a, b, c) != side(a, b, d) and side(c, d, a) != side(c, d, b)
+                for (a, b), (c, d) in combinations(lines, 2)]  # fmt: skip
+    assert len(lines) == 10
+    assert not any(crossing)
 
 
 def test_given_axes_are_used():

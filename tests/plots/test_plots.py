@@ -362,8 +362,8 @@ def test_the_leading_components_of_the_rows_are_drawn():
 def test_each_kind_of_objective_has_its_panel(fits):
     both = {**fits, "vi again": fits["vi"]}
     axes = plots.objectives(both)
-    kinds = ["log joint", "elbo_augmented", "elbo_marginal, estimated"]
-    assert [ax.get_title() for ax in axes] == [f"{kind}\ngamma_poisson" for kind in kinds]
+    kinds = ["log joint\n", "evidence lower bound\nelbo_augmented ", "evidence lower bound\nelbo_marginal, estimated "]
+    assert [ax.get_title() for ax in axes] == [f"{kind}of gamma_poisson" for kind in kinds]
     assert [len(ax.lines) for ax in axes] == [1, 2, 2]
     first, again = axes[1].lines
     assert first.get_color() == again.get_color() == COLOURS["vi"]
@@ -376,7 +376,7 @@ def test_a_log_joint_under_flat_priors_is_called_log_likelihood_and_a_log_basis_
     flat = fit("poisson", "map", priors=bayesnmf.Priors(bayesnmf.Gamma(1.0, 0.0), "parameter"))
     sparse = fit(method="map", basis="log", priors=bayesnmf.Priors(bayesnmf.Gamma(0.5, 0.1), bayesnmf.Dirichlet(0.5)))
     titles = [plots.objectives(each)[0].get_title() for each in (flat, sparse)]
-    assert titles == ["log-likelihood\npoisson", "log joint, log basis\ngamma_poisson"]
+    assert titles == ["log-likelihood\nof poisson", "log joint, log basis\nof gamma_poisson"]
 
 
 def test_the_axis_of_objectives_begins_after_a_tenth_of_the_iterations(fits):
@@ -506,3 +506,10 @@ def test_numbers_of_many_components_do_not_overlap():
     ax.figure.canvas.draw()
     boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
     assert all(left.x1 <= right.x0 for left, right in pairwise(boxes))
+
+
+def test_identifiers_of_ensembl_are_pointed_out(fits):
+    identifiers = [f"ENSG{j:011d}" for j in range(FEATURES)]
+    for names, told in ((identifiers, True), ([f"gene {j}" for j in range(FEATURES)], False)):
+        axes = plots.top_features(fits["vi"].rename(features=names), 4)
+        assert ("Ensembl identifiers" in axes[0].figure.get_suptitle()) == told
