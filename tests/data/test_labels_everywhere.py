@@ -125,6 +125,8 @@ def test_groups_of_pages_and_plots_are_refused_before_anything_is_drawn(kind, tm
         bayesnmf.report(smallfits.fit(), tmp_path / "page.html", groups=groups)
     with pytest.raises(ValueError, match=REFUSED):
         bayesnmf.plots.structure(smallfits.fit(), groups)
+    with pytest.raises(ValueError, match=REFUSED):
+        bayesnmf.plots.group_shares(smallfits.fit(), groups)
 
 
 @cases(COUNTED, TABLES, ("repeated", "NaN"))
@@ -241,6 +243,7 @@ OTHERWISE = {  # what has a parameter of such a name, and why it is not in a tab
     "plots.loadings_scatter.x": "number of a component",
     "report.groups": "has a test of its own",
     "plots.structure.groups": "has a test of its own",
+    "plots.group_shares.groups": "has a test of its own",
     "Fit.rename.components": "names",
     "absence.components": "numbers of components",
     "log_p_allocation.components": "a prior",
