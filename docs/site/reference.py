@@ -146,7 +146,7 @@ RESULTS = ("Fit", "Selection", "Modes", "Consensus", "ModeEvidence", "Predictive
 
 
 INNER = ("of", "card")  # which the package itself calls, as most of what counts can do
-OF_COUNTS = ("dtype", "feature_totals", "nnz", "row_totals", "rows", "shape", "total")
+OF_COUNTS = ("dtype", "nnz", "rows", "shape")
 
 
 def members_of(cls: type) -> Iterator[str]:
@@ -154,7 +154,7 @@ def members_of(cls: type) -> Iterator[str]:
     if cls.__module__.startswith(("bayesnmf.priors", "bayesnmf.models")):
         return
     for name, member in inspect.getmembers(cls):
-        function = getattr(member, "fget", None) or getattr(member, "func", member)  # of a property, cached or not
+        function = member.fget if isinstance(member, property) else member
         home = getattr(function, "__module__", None) or ""
         written = inspect.isroutine(function) and home.startswith("bayesnmf") and inspect.getdoc(function)
         shown = name in OF_COUNTS if cls is bayesnmf.Counts else name not in INNER
