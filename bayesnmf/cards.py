@@ -18,7 +18,7 @@ GOOD, DOUBTFUL = "#0072b2", "#d55e00"
 
 
 class Card(NamedTuple):
-    """Content of a card: a title, a table, notes below it, and what may be called next.
+    """Content of a card: a title, what was found, a table, notes below it, and what may be called next.
 
     Notes that begin with "CAUTION" are cautions. Each call is code, with what it returns after two spaces and a hash.
     """
@@ -28,12 +28,14 @@ class Card(NamedTuple):
     lines: Sequence[Sequence[str]] = ()
     notes: Sequence[str] = ()
     calls: Sequence[str] = ()
+    findings: Sequence[str] = ()
 
     def as_html(self) -> str:
         """Return the card as HTML; all text of users is escaped."""
         doubtful = any(note.startswith(CAUTION) for note in self.notes)
         parts = [f'<div style="{STYLE.format(colour=DOUBTFUL if doubtful else GOOD)}">']
         parts.append(f"<b>{escape(self.title)}</b>")
+        parts += [_note(finding) for finding in self.findings]
         if self.lines:
             parts.append('<table style="margin:.5em 0">')
             parts.append(_row(self.headings, "th") if any(self.headings) else "")
@@ -44,6 +46,10 @@ class Card(NamedTuple):
             parts.append(f'<pre style="margin:.5em 0 0;background:none;color:#555">{code}</pre>')
         return "".join([*parts, "</div>"])
 
+    def as_text(self) -> str:
+        """Return the card as text, without the calls."""
+        return as_lines([self.title, *self.findings], table_of(self.headings, self.lines), self.notes)
+
 
 class Shown(ABC):
     """A result that prints as a table with notes, and shows the same as a card in a notebook."""
@@ -53,8 +59,7 @@ class Shown(ABC):
         """Return what is shown."""
 
     def __repr__(self) -> str:
-        card = self.card()
-        return as_lines(table_of(card.title, card.headings, card.lines), card.notes)
+        return self.card().as_text()
 
     def _repr_html_(self) -> str:
         return self.card().as_html()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from io import StringIO
+from textwrap import fill
 from typing import Any
 
 import numpy as np
 
-WIDTH = 120
+WIDTH = 80  # of all that is printed or written to files: that of a terminal before it is widened, and of a page
 
 
 class Unread:
@@ -39,27 +41,65 @@ class Unread:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 
-def as_lines(shown: Any, notes: Iterable[str] = (), width: int = WIDTH) -> str:
-    """Return a rich table as plain text, followed by its notes, wrapped at `width`."""
+def as_lines(first: Iterable[str], shown: Any, notes: Iterable[str] = ()) -> str:
+    """Return lines, a rich table and its notes as plain text, folded at the width of a page; no number is cut."""
     from rich.console import Console
+    from rich.measure import Measurement
 
-    console = Console(width=width, record=True, file=StringIO(), force_jupyter=False)
+    console = Console(width=WIDTH, record=True, file=StringIO(), force_jupyter=False)
+    for line in first:
+        console.print(line, highlight=False, markup=False)
+    console.width = 10 * WIDTH
+    console.width = max(WIDTH, Measurement.get(console, console.options, shown).maximum)
     console.print(shown)
+    console.width = WIDTH
     for note in notes:
         console.print(note, highlight=False, markup=False)
     return "\n".join(line.rstrip() for line in console.export_text().rstrip().splitlines())
 
 
-def table_of(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
-    """Return a table for rich, with text in the first column and numbers in the others."""
+def folded(text: str, more: str = "  ") -> str:
+    """Return text of several lines with each folded at the width of a page, its rest indented by `more`."""
+    return "\n".join(line if len(line) <= WIDTH else _in_width(line, WIDTH, more) for line in text.splitlines())
+
+
+def outline(value: Any) -> str:
+    """Return a dataclass as text, with the sizes of its arrays in place of their numbers."""
+    if isinstance(value, np.ndarray):
+        return f"array {value.shape}"
+    if not is_dataclass(value):
+        return repr(value)
+    shown = ((each.name, getattr(value, each.name)) for each in fields(value) if each.repr)
+    return f"{type(value).__name__}({', '.join(f'{name}={outline(each)}' for name, each in shown)})"
+
+
+def table_of(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
+    """Return a table for rich, with text in the first column and numbers in the others.
+
+    One that would be wider than a page has headings and names of several lines, and no lines between columns.
+    """
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(title=title)
-    for position, heading in enumerate(headings):
+    lines = [list(headings), *map(list, rows)]
+    columns = [[line[place] for line in lines] for place in range(len(headings))]
+    look: dict[str, Any] = {}
+    if sum(max(map(len, column)) + 3 for column in columns) >= WIDTH:
+        look = {"box": SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 1, 0, 0)}
+        columns[1:] = [[_in_width(head, max(map(len, rest), default=0)), *rest] for head, *rest in columns[1:]]
+        room = WIDTH - sum(max(len(line) for each in column for line in each.split("\n")) + 2 for column in columns[1:])
+        columns[0] = [_in_width(each, room) for each in columns[0]]
+    table = Table(**look)
+    for position, (heading, *_) in enumerate(columns):
         table.add_column(heading, justify="right" if position else "left")
-    for row in rows:
+    for row in zip(*(rest for _, *rest in columns), strict=True):
         table.add_row(*row)
     return table
+
+
+def _in_width(text: str, width: int, more: str = "") -> str:
+    """Return text in lines of at most so many letters, all but the first after `more`, without breaking a word."""
+    return fill(text, max(width, 1), subsequent_indent=more, break_long_words=False, break_on_hyphens=False)
 
 
 def plus_minus(value: float, se: float, digits: int = 4) -> str:

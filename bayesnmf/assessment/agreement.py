@@ -18,6 +18,7 @@ from bayesnmf.assessment.moments import (
     moments_of_fit,
     values_of_truth,
 )
+from bayesnmf.cards import CAUTION, Card, Shown
 from bayesnmf.checks import check_count, check_fraction
 from bayesnmf.data.simulation import Simulation
 from bayesnmf.fitting.fitted import Fit
@@ -28,7 +29,6 @@ from bayesnmf.priors.pair import components_exchangeable
 from bayesnmf.results.cautions import cautions_of, with_label
 from bayesnmf.results.checks import check_comparable, check_reference, check_truth
 from bayesnmf.results.relabelling import relabel
-from bayesnmf.text import as_lines
 from bayesnmf.types import Array
 from bayesnmf.writing import write_text
 
@@ -43,7 +43,7 @@ OTHER_ORDER = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Agreement:
+class Agreement(Shown):
     """Agreement between the posteriors of several fits.
 
     Attributes
@@ -86,8 +86,13 @@ class Agreement:
         write_text(written[1], f"{self!r}\n")
         return written
 
-    def __repr__(self) -> str:
-        return as_text(self)
+    def card(self) -> Card:
+        """Return what is shown of it."""
+        headings = [heading.format(f"{self.interval:.0%}") for name, heading in HEADINGS.items() if name in self.table]
+        notes = [NOTE, *(f"{CAUTION}{caution}" for caution in self.cautions)]
+        calls = ["found.table  # all numbers", "bayesnmf.plots.posterior_agreement(fits)"]
+        title = f"posteriors compared with {self.reference}"
+        return Card(title, ["quantity (entries)", "fit", *headings], _lines(self), notes, calls)
 
 
 def posterior_agreement(
@@ -288,6 +293,16 @@ def _cautions_of_truth(truth: Simulation, base: Fit, reference: str) -> list[str
     return cautions
 
 
+HEADINGS = {
+    "correlation": "means: corr.",
+    "difference": "Δ mean / sd",
+    "by_chance": "by chance",
+    "sd_ratio": "sd ratio (5–95 % of entries)",
+    "mass": "mass in {}",
+    "coverage": "truth in {}",
+    "max_r_hat": "max R-hat",
+    "min_ess": "min ESS",
+}
 NOTE = "Δ mean: rms difference of posterior means, in sds of the reference; by chance: from Monte Carlo error alone"
 
 
@@ -297,29 +312,15 @@ def in_same_order(one: Fit | Simulation, base: Fit) -> bool:
     return components_exchangeable(one.priors) or bool(np.all(order == np.arange(base.rank)))
 
 
-def as_text(agreement: Agreement) -> str:
-    """Return the table, its reference and the cautions as plain text."""
-    from rich.table import Table
-
-    table, percent = agreement.table, f"{100 * agreement.interval:g} %"
-    headings = {
-        "correlation": "means:\ncorr.", "difference": "Δ mean\n/ sd", "by_chance": "by\nchance",
-        "sd_ratio": "sd ratio\n(5–95 % of entries)", "mass": f"mass in\n{percent}", "coverage": f"truth in\n{percent}",
-        "max_r_hat": "max\nR-hat", "min_ess": "min\nESS",
-    }  # fmt: skip
-    shown = Table(title=f"posteriors compared with {agreement.reference}")
-    shown.add_column("quantity (entries)", no_wrap=True)
-    shown.add_column("fit", no_wrap=True)
-    columns = [name for name in headings if name in table]
-    for name in columns:
-        shown.add_column(headings[name], justify="right", no_wrap=True)
+def _lines(agreement: Agreement) -> list[list[str]]:
+    """Return the rows of the table as text: a quantity with its entries, a fit, and the numbers."""
+    table, lines = agreement.table, []
     for quantity in QUANTITIES:
         for turn, label in enumerate(table.index.unique("fit")):
             row = table.loc[(label, quantity)]
             named = "" if turn else f"{quantity} ({row['entries']:,.0f})"
-            shown.add_row(named, str(label), *(_entry(row, name) for name in columns))
-        shown.add_section()
-    return "\n".join([as_lines(shown, width=140), NOTE, *(f"CAUTION {caution}" for caution in agreement.cautions)])
+            lines.append([named, str(label), *(_entry(row, name) for name in HEADINGS if name in table)])
+    return lines
 
 
 def _entry(row: Any, name: str) -> str:

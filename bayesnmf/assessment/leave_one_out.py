@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.assessment.checks import check_least_draws, check_leave_one_out
+from bayesnmf.cards import Card, Shown
 from bayesnmf.checks import check_count, check_names
 from bayesnmf.data.checks import check_some_observed
 from bayesnmf.data.counts import Counts
@@ -40,7 +41,7 @@ FEWEST_IN_ALL = 25  # a Pareto tail is fitted to the largest fifth of the draws,
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LeaveOneOut:
+class LeaveOneOut(Shown):
     """Expected log predictive density of entries, each left out in turn.
 
     Attributes
@@ -91,23 +92,21 @@ class LeaveOneOut:
         """Return the entries with the largest k-hat, worst first."""
         return self.pointwise.nlargest(n, "pareto_k")
 
-    def __repr__(self) -> str:
-        k, looked = self.pareto_k, len(self.pointwise)
-        part = (
-            f" (estimated from {looked:,} of them, ± {number(self.sampling_se)} for that)" if self.sampling_se else ""
-        )
-        worst = ", ".join(
-            f"({entry.row}, {entry.feature}) = {entry.count:g}: k-hat {entry.pareto_k:.2f}"
-            for entry in self.worst().itertuples()
-        )
+    def card(self) -> Card:
+        """Return what is shown of it."""
+        k, part = self.pareto_k, f", estimated from {len(self.pointwise):,} of them" if self.sampling_se else ""
+        error = f", and ± {number(self.sampling_se)} for the entries not examined" if self.sampling_se else ""
         lines = [
-            f"{self.model} by {self.method}, leave-one-out over {self.entries:,} entries{part}",
-            f"  elpd {self.elpd:,.1f} ± {number(self.se)} nats, p_loo {self.p_loo:,.1f}",
-            f"  k-hat: greatest {k.max():.2f}; above {BAD_K:g}: {np.mean(k > BAD_K):.2%} of the entries; above "
-            f"{self.good_k:.2f}, the reliability limit for this number of draws: {np.mean(k > self.good_k):.2%}",
-            f"  worst: {worst}",
+            ["elpd", f"{self.elpd:,.1f} ± {number(self.se)} nats{error}"],
+            ["effective parameters, p_loo", f"{self.p_loo:,.1f}"],
+            ["largest k-hat", f"{k.max():.2f}"],
+            [f"k-hat above {BAD_K:g}", f"{np.mean(k > BAD_K):.2%} of the entries"],
+            [f"k-hat above {self.good_k:.2f}, the limit for so many draws", f"{np.mean(k > self.good_k):.2%}"],
         ]
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+        rows: Any = self.worst().itertuples()
+        worst = "; ".join(f"({at.row}, {at.feature}) = {at.count:g}: k-hat {at.pareto_k:.2f}" for at in rows)
+        title = f"{self.model} by {self.method}, leave-one-out over {self.entries:,} entries{part}"
+        return Card(title, ["quantity", "value"], lines, [f"worst: {worst}", *self.notes], ["found.worst(20)"])
 
 
 def loo(

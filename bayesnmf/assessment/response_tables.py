@@ -19,6 +19,7 @@ from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.inference.response.continuing import GRADIENT
 from bayesnmf.inference.response.spread import Responses
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.text import folded
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -284,10 +285,8 @@ class LinearResponse(Shown):
 
     def _labelled(self, table: pd.DataFrame) -> pd.DataFrame:
         table.attrs["uncertainty"] = "linear response"
-        note = f"linear response {self.given}".strip()
-        if self.gradient > GRADIENT:
-            note += f"; {NOT_OPTIMAL.format(self.gradient)}"
-        table.attrs["note"] = note
+        more = f"; {NOT_OPTIMAL.format(self.gradient)}" if self.gradient > GRADIENT else ""
+        table.attrs["note"] = f"{f'linear response {self.given}'.strip()}{more}"
         return table
 
     def _warn_unless_strict(self) -> None:
@@ -300,7 +299,7 @@ class LinearResponse(Shown):
 
     def __repr__(self) -> str:
         card = self.card()
-        return f"<bayesnmf.LinearResponse of {card.title}\n  {card.notes[0]}>"
+        return folded(f"<bayesnmf.LinearResponse of {card.title}\n  {card.notes[0]}>", "    ")
 
     def card(self) -> Card:
         """Return what is shown of it."""

@@ -35,7 +35,8 @@ def add(command: argparse.ArgumentParser) -> None:
     group.add_argument("--html", metavar="PATH", help="also write one page for a browser")
     group.add_argument("--draws", default="thinned", help="thinned or all: which draws of gibbs and nuts to write "
     "(default: %(default)s, at most 2.5 MB a method)")  # fmt: skip
-    add_printing(command)
+    add_printing(command).add_argument("--verbose", action="store_true",
+                                       help="print all measures, and how they were made")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -77,24 +78,9 @@ def run(options: argparse.Namespace) -> int:
 
     # Written before printing, which a closed pipe may end; results are printed even if writing fails.
     written, failure = attempt(write_all)
-    if options.json:
-        about = {"counts": about_counts(counts), "methods": records_of(result.table), "cautions": result.cautions}
-        tell("", about, {path.name: path for path in written or []}, as_json=True)
-    else:
-        show(result, written or [])
+    about = {"counts": about_counts(counts), "methods": records_of(result.table), "cautions": result.cautions}
+    shown = result.details() if options.verbose else repr(result)
+    tell(shown, about, {path.name: path for path in written or []}, options.json)
     if failure is not None:
         raise failure
     return INTERRUPTED if result.interrupted else SUCCESS
-
-
-def show(result: Any, written: list[Any]) -> None:
-    """Print the table, the notes and the files."""
-    from bayesnmf.cli.writing import console_of
-    from bayesnmf.text import table_of
-
-    console, card = console_of(), result.card()
-    console.print(table_of(card.title, card.headings, card.lines))
-    for line in card.notes:
-        console.print(line, style="bold red" if line.startswith("CAUTION") else "", highlight=False)
-    for path in written:
-        console.print(f"wrote {path}", highlight=False)

@@ -116,8 +116,9 @@ def add_checkpoint(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--checkpoint", metavar="DIR", help="keep the work here: after a crash, the same call goes on")
 
 
-def add_printing(command: argparse.ArgumentParser) -> None:
-    """Add what is printed."""
+def add_printing(command: argparse.ArgumentParser) -> Group:
+    """Add what is printed; return its group."""
     group = command.add_argument_group("printing")
     group.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     group.add_argument("--quiet", action="store_true", help="no progress bar on standard error")
+    return group

@@ -16,6 +16,7 @@ from scipy.special import gammaln
 
 from bayesnmf.data.mask import Mask
 from bayesnmf.data.one_block import Lines, Rows
+from bayesnmf.data.showing import card_of, sizes_of
 
 BLOCK = 2**18  # nonzeros processed at once
 
@@ -312,12 +313,10 @@ class Counts:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __repr__(self) -> str:
-        n, m = self.shape
-        given = {"rows": self.row_exposure, "features": self.feature_exposure}
-        exposed = " and ".join(side for side, exposure in given.items() if exposure is not None)
-        more = f", with exposures of {exposed}" if exposed else ""
-        more += "" if self.mask is None else f", {self.mask.number:,} entries missing"
-        return f"Counts({n:,} rows × {m:,} features, {self.nnz:,} nonzeros, total {self.total:,.12g}{more})"
+        return f"Counts({', '.join(sizes_of(self))})"
+
+    def _repr_html_(self) -> str:
+        return card_of(self).as_html()
 
 
 def _unless_all_one(exposure: np.ndarray | None) -> np.ndarray | None:

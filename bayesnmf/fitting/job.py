@@ -194,7 +194,10 @@ def told_of_parameters(status: Status, *parameters: np.ndarray | None) -> Status
 
 @contextmanager
 def progress_bar() -> Iterator[ProgressReport]:
-    """Show one line for each label: steps done and in all, elapsed and remaining time, and the current objective."""
+    """Show one line for each label: steps done and in all, elapsed and remaining time, and the current objective.
+
+    In a terminal of 80 columns there is no bar and no remaining time: a line that is cut says less.
+    """
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -205,23 +208,27 @@ def progress_bar() -> Iterator[ProgressReport]:
         TimeRemainingColumn,
     )
 
+    file: Any = sys.stderr and Unread(sys.stderr)  # None without a standard error
+    console = Console(file=file, stderr=True)
+    narrow, wide = console.width < 60, console.width >= 120
+    room = console.width - (22 if narrow else 76 if wide else 36)  # for labels, which are cut instead of numbers
     columns = (
-        TextColumn("{task.description:>28}"),
-        BarColumn(bar_width=30),
+        TextColumn("{task.description:>28}" if wide else "{task.description}"),
+        *((BarColumn(bar_width=30),) if wide else ()),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[objective]}"),
+        *((TimeRemainingColumn(),) if wide else ()),
+        *(() if narrow else (TextColumn("{task.fields[objective]}"),)),
     )
-    file: Any = sys.stderr and Unread(sys.stderr)  # None without a standard error
-    with Progress(*columns, console=Console(file=file, stderr=True)) as bar:
+    with Progress(*columns, console=console) as bar:
         tasks: dict[str, int] = {}
 
         def report(label: str, done: int, total: int, objective: float) -> None:
             if label not in tasks:
                 for task in tasks.values():
                     bar.stop_task(task)  # type: ignore[arg-type]
-                tasks[label] = bar.add_task(label, total=total, objective="")
+                shown = label if len(label) <= room else f"{label[: max(room - 1, 1)]}…"
+                tasks[label] = bar.add_task(shown, total=total, objective="")
             text = f"{objective:,.1f}" if isfinite(objective) else ""
             bar.update(tasks[label], completed=done, total=total, objective=text)  # type: ignore[arg-type]
 

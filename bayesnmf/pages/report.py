@@ -22,6 +22,8 @@ from bayesnmf.pages.parts import Section, Table, drawn
 from bayesnmf.pages.references import references_of
 from bayesnmf.pages.words import METHODS, MODELS
 from bayesnmf.results.checks import check_groups
+from bayesnmf.studies.comparison.finding import finding
+from bayesnmf.studies.comparison.measures import reference_of
 from bayesnmf.studies.comparison.report import Comparison, figures_of, measured, notes
 from bayesnmf.writing import write_text
 
@@ -146,7 +148,8 @@ def sections_of_comparison(
         ["components", str(first.rank)],
         *([name, METHODS[fit.method]] for name, fit in fits.items()),
     ]
-    plain = [line for line in notes(comparison) if not line.startswith("CAUTION ")]
+    found = finding(comparison.table, reference_of(comparison.fits))
+    plain = [*found, *(line for line in notes(comparison) if not line.startswith("CAUTION "))]
     sections = [
         Section("What was compared", cautions=comparison.cautions, tables=[Table(["", ""], rows, numeric=False)]),
         Section("The methods side by side", plain, tables=[Table(["", *fits], measured(comparison))]),

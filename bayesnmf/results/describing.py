@@ -14,6 +14,7 @@ from bayesnmf.results.intervals import told_of_intervals
 from bayesnmf.results.markers import leading_features
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.short_chain import fault_of_part
+from bayesnmf.text import folded
 
 FEATURES, COMPONENTS = 6, 20  # shown in a card
 SUMMARY = "fit.summary(rows=fit.row_names[:3])  # medians and intervals"
@@ -63,7 +64,7 @@ def described(fit: FitRecord) -> str:
     """Return what `print` shows of a fit; cautions about convergence are in its status."""
     cautions = "".join(f"\ncaution: {each}" for each in cautions_of_model(fit))
     lines = "\n  ".join([title_of(fit), *facts_of(fit)])
-    return f"<bayesnmf.Fit {lines}>{cautions}"
+    return folded(f"<bayesnmf.Fit {lines}>{cautions}", "    ")
 
 
 def card_of(fit: FitRecord) -> Card:

@@ -17,6 +17,7 @@ import numpy as np
 
 from bayesnmf.priors.values import separate_scale
 from bayesnmf.results.batches import drawn_factors
+from bayesnmf.text import outline
 from bayesnmf.types import Array
 
 Kind = Literal["point", "mean field", "draws"]
@@ -29,6 +30,7 @@ class Estimate(ABC):
     """Interface of a point, a mean field and draws. Methods take the fit for its point summaries."""
 
     kind: ClassVar[Kind]
+    __repr__ = outline
 
     @property
     @abstractmethod
@@ -121,7 +123,7 @@ class Point(Estimate):
         return
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class VariationalPosterior(Estimate):
     """Closed-form mean-field posterior q, with independent rows of loadings and components.
 
@@ -191,7 +193,7 @@ class VariationalPosterior(Estimate):
         return None if q is None else q.quantiles(at, levels)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Draws(Estimate):
     """Posterior draws, matched to one order of the components.
 
@@ -238,8 +240,7 @@ class Draws(Estimate):
 
     def places(self, draws: int) -> list[tuple[int, int]]:
         """Return the chains and places of draws that are evenly spaced among all chains."""
-        total = self.chains * self.draws
-        found = np.unique(np.linspace(0, total - 1, min(draws, total)).astype(int))
+        found = np.unique(np.linspace(0, (total := self.chains * self.draws) - 1, min(draws, total)).astype(int))
         return [divmod(int(index), self.draws) for index in found]
 
     def iterate(self, fit: PointSummaries, draws: int, seed: int) -> Iterator[Drawn]:
@@ -277,8 +278,7 @@ class Intervals:
     draws : Draws
         The draws, (1, draws, …), in the order of the components of the fit, in float32.
     r_hat : float
-        Largest R-hat of the halves of the chain, of all components and the loadings of up to 50 rows; 1 without a
-        chain.
+        Largest R-hat of the halves of the chain, of all components and the loadings of up to 50 rows; 1 without one.
     share_above : float
         Share of these entries above 1.2.
     unsettled : int

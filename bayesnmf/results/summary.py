@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-TOP = 5
+TOP, FIRST = 5, np.array([0])  # features of each component and rows that are summarised unasked
 
 
 def summary(
@@ -45,7 +45,7 @@ def summary(
         Rows with the loadings, and scales if there are any, to summarise.
     features : iterable of names, optional
         Features with the weights, in all components, to summarise. If neither rows nor features are given, the five
-        features with the largest weights in each component.
+        features with the largest weights in each component, and the first row.
     interval : float
         Probability of the central interval.
 
@@ -54,6 +54,7 @@ def summary(
     DataFrame
         One row per parameter, as ``loadings[row, component]``, ``components[component, feature]``, ``dispersion``,
         ``effects[term, component]``, with median, mad, interval; for chains ess_median, ess_tail, r_hat, mcse_median.
+        It prints as many digits as the mad allows; its values have all.
 
     Raises
     ------
@@ -80,11 +81,12 @@ def summary(
     if asked is None or columns is not None:
         check_components_have_posterior(posterior.components)
         entries = _top_entries(fit) if columns is None else _all_entries(fit.rank, columns)
+        asked = FIRST if asked is None and columns is None else asked
     read = for_intervals(fit)
     group = _draws_to_summarise(read, asked, entries)
     kind: Any = "all_median" if own.posterior == "draws" and not own.resampled else "stats_median"
     with np.errstate(invalid="ignore", divide="ignore"):  # constant parameters have neither ESS nor R-hat
-        table: Any = az.summary(xr.Dataset(group), kind=kind, ci_kind="eti", ci_prob=interval)
+        table = _with_digits(az.summary(xr.Dataset(group), kind=kind, ci_kind="eti", ci_prob=interval))
     if own.posterior != "draws":
         table.attrs |= {"uncertainty": kind_of_intervals(read), "note": source_of_intervals(read)}
     table.attrs["cautions"] = [*cautions_of(fit), *cautions_of_model(fit)]
@@ -93,9 +95,24 @@ def summary(
     return table
 
 
+def _with_digits(table: Any) -> Any:
+    """Return a table of ArviZ that prints medians and intervals with two digits of the mad, and so shows their width.
+
+    Its own digits, which are those of each number or of its Monte Carlo error, print 0.0238 to 0.0243 as 0.024 twice.
+    """
+    mads = table["mad"].to_numpy(float)
+    known = np.isfinite(mads) & (mads > 0)
+    places = np.clip(1 - np.floor(np.log10(np.where(known, mads, 1.0))), 0, 12).astype(int)
+    shown = {name: dict(texts) for name, texts in table._fmt_map.items()}
+    for name in [each for each in table.columns if each in ("median", "mad") or each.startswith("eti")]:
+        values = zip(table.index, table[name], places, known, strict=True)
+        shown[name] |= {label: f"{value:.{digits}f}" for label, value, digits, told in values if told}
+    return type(table)(table, fmt_map=shown)
+
+
 def _draws_to_summarise(fit: FitRecord, rows: Array | None, entries: tuple[Array, Array] | None) -> dict[str, Any]:
     """Return draws of the loadings of some rows and of some entries (components, features) of the components."""
-    part = restrict_rows(fit, np.array([0]) if rows is None else rows)
+    part = restrict_rows(fit, FIRST if rows is None else rows)
     chosen = np.array([0]) if entries is None else np.unique(entries[1])
     number = chains_and_draws(fit, None, None)
     size = draws_size(fit, number, (part.counts.shape[0], len(chosen)))

@@ -104,6 +104,17 @@ def test_a_fit_goes_on_if_nobody_reads_its_progress(monkeypatch):
     broken.close()
 
 
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_no_number_of_a_bar_is_cut(width, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    with progress_bar() as report:
+        report("vi gamma_poisson, start 1, exchanges of components, other start", 2000, 2000, -1238504.8)
+    (line,) = [each for each in capsys.readouterr().err.splitlines() if each.strip()]
+    assert len(line.rstrip()) <= width
+    assert "2000/2000 0:00:00" in line
+    assert width == 40 or line.rstrip().endswith("-1,238,504.8")
+
+
 HUGE = {
     "modes": ("--rank", "--starts", "--jobs", "--seed"), "fit": ("--rank", "--restarts", "--seed"),
     "select": ("--ranks", "--seed"), "simulate": ("--rows", "--features", "--rank", "--totals", "--seed"),

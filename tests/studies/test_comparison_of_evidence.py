@@ -42,7 +42,7 @@ def test_the_evidence_is_above_the_bounds_in_the_table(comparison):
 
 
 def test_draws_are_the_reference_without_diagnostics_of_chains(comparison):
-    table, text = comparison.table, repr(comparison)
+    table, text = comparison.table, comparison.details()
     assert "min_ess" not in table
     assert "R-hat" not in text
     assert "reference of the last rows: smc" in " ".join(text.split())

@@ -1,4 +1,4 @@
-"""The sentences in which a comparison ends, for tables that were made up."""
+"""The sentences with which a comparison begins, for tables that were made up."""
 
 import numpy as np
 import pandas as pd
@@ -8,6 +8,8 @@ import bayesnmf
 from bayesnmf import VI, Gibbs, Settings
 from bayesnmf.studies.comparison import measures
 from bayesnmf.studies.comparison.finding import finding
+
+SMALL = bayesnmf.simulate(size=(16, 8), rank=2, totals=60, seed=1).counts
 
 
 def said(reference="nuts", **columns):
@@ -45,18 +47,51 @@ def test_other_starts_are_part_of_it():
     )
 
 
+@pytest.mark.parametrize(("r_hat", "ess", "mixed"), [(1.01, 260, True), (1.06, 260, False), (1.01, 99, False)])
+def test_chains_have_mixed_or_not(r_hat, ess, mixed):
+    found = said(max_r_hat=[np.nan, np.nan, r_hat], min_ess=[np.nan, np.nan, ess])
+    assert found.startswith("The chains of nuts have mixed (R-hat" if mixed else "Not all chains have mixed (R-hat")
+
+
+@pytest.mark.parametrize(
+    ("se", "subject"), [(0.004, "map predicts new samples best"), (0.007, "map and vi predict new samples alike")]
+)
+def test_the_best_predictions_are_named_with_those_that_are_as_good(se, subject):
+    behind = {
+        "heldout_withheld": [-3.0, -3.01, -3.1],
+        "heldout_behind": [0, 0.01, 0.1],
+        "heldout_behind_se": [0, se, se],
+    }
+    assert said(**behind) == (
+        f"{subject}; behind map, in nats for each count: vi 0.010 ± {se:.3f}, nuts 0.100 ± {se:.3f}."
+    )
+
+
 def test_nothing_is_said_without_measures():
     assert said(seconds=[1.0, 2.0, 3.0]) == ""
 
 
 @pytest.mark.filterwarnings("ignore:.* did not converge:bayesnmf.ConvergenceWarning")
-def test_a_comparison_ends_in_it(monkeypatch):
+def test_a_comparison_begins_with_it(monkeypatch):
     monkeypatch.setattr(measures, "MOST_SCORE_DRAWS", 200)
-    X = bayesnmf.simulate(size=(16, 8), rank=2, totals=60, seed=1).counts
     gibbs = Gibbs(start="random", chains=2, warmup=20, draws=40, threads=1)
-    settings = Settings(options={"vi": VI(start="svd"), "gibbs": gibbs}, dispersed=False)
-    result = bayesnmf.compare(X, rank=2, methods=("vi", "gibbs"), settings=settings)
+    settings = Settings(options={"vi": VI(start="svd"), "gibbs": gibbs}, withhold=0.3, dispersed=False)
+    result = bayesnmf.compare(SMALL, rank=2, methods=("vi", "gibbs"), settings=settings)
     sentences = finding(result.table, "gibbs")
-    assert repr(result).splitlines()[-len(sentences) :] == sentences
+    for text in (repr(result), result.details()):
+        assert " ".join(text.split()).partition(" features ")[2].startswith(" ".join(sentences))
     assert "the components of gibbs" in sentences[0]
     assert "those of vi hold" in sentences[1]
+    best, other = sorted(("vi", "gibbs"), key=lambda name: -result.table["heldout_withheld"][name])
+    behind = result.table["heldout_withheld"][best] - result.table["heldout_withheld"][other]
+    np.testing.assert_allclose(result.table["heldout_behind"][other], behind, rtol=1e-9)
+    assert result.table["heldout_behind"][best] == 0
+    assert 0 < result.table["heldout_behind_se"][other] < 1
+
+
+@pytest.mark.filterwarnings("ignore:.* did not converge:bayesnmf.ConvergenceWarning")
+def test_what_is_printed_fits_a_page_and_has_few_rows(monkeypatch):
+    result = bayesnmf.compare(SMALL, rank=2, methods=("map", "vi"), settings=Settings(dispersed=False))
+    shown, all_of_it = repr(result).splitlines(), result.details().splitlines()
+    assert max(map(len, [*shown, *all_of_it])) <= 80
+    assert len(result.card().lines) <= 5 < sum("│" in line for line in all_of_it)

@@ -232,8 +232,9 @@ def test_the_text_has_the_table_and_cautions(found):
         "weight",
     ):
         assert part in text
-    for objective in found.table["objective"]:
-        assert f"{objective:,.1f}" in text
+    assert f"behind: the best elbo_augmented, {found.table['objective'].iloc[0]:,.1f}, in nats" in text
+    for behind in found.table["behind"]:
+        assert f"{behind:,.1f}" in text
     assert "every matched cosine above 0.95" in text
     if found.table["share"].iloc[0] < 0.5:
         assert "CAUTION of the best mode, components 0, 1 came back in fewer than half" in text

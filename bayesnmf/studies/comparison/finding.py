@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SAME, NARROW, WIDE = 0.95, 0.85, 0.95  # a cosine of the same component; shares held by an interval of 90 %
+SURE = 2  # standard errors by which a method must be behind the best
 
 
 def finding(table: pd.DataFrame, reference: str) -> list[str]:
-    """Return what the table says about components, intervals and other starts, a sentence each."""
+    """Return what the table says about components, intervals, chains, predictions and other starts, a sentence each."""
     others = table.drop(index=reference)
-    sentences = [_components(others, reference), _intervals(others, reference), _starts(table)]
+    of_reference = [_components(others, reference), _intervals(others, reference)]
+    sentences = [*of_reference, _chains(table), _predictions(table), _starts(table)]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -44,6 +48,30 @@ def _intervals(others: pd.DataFrame, reference: str) -> str:
     if not parts:
         return ""
     return f"Of the draws of {reference}, 90 % intervals should hold 90 %: {'; '.join(parts)}."
+
+
+def _chains(table: pd.DataFrame) -> str:
+    """Return whether the chains have mixed."""
+    r_hats, sizes = _column(table, "max_r_hat"), _column(table, "min_ess")
+    if not len(r_hats):
+        return ""
+    figures = f"R-hat at most {r_hats.max():.3f}, effective sample size at least {sizes.min():.0f}"
+    if r_hats.max() <= R_HAT_LIMIT and sizes.min() >= ESS_LIMIT:
+        return f"The chains of {_listed(r_hats)} have mixed ({figures})."
+    return f"Not all chains have mixed ({figures}): what is said of their intervals is provisional."
+
+
+def _predictions(table: pd.DataFrame) -> str:
+    """Return which method predicts held-out counts best, and whether others are as good as far as can be told."""
+    behind = _column(table, "heldout_behind").sort_values(kind="stable")
+    if len(behind) < 2:
+        return ""
+    what, best = "new samples" if "heldout_withheld" in table else "held-out counts", behind.index[0]
+    se: Any = table["heldout_behind_se"]
+    told = ", ".join(f"{name} {value:.3f} ± {se[name]:.3f}" for name, value in behind.iloc[1:].items())
+    alike = behind[~(behind > SURE * se[behind.index])]
+    subject = f"{best} predicts {what} best" if len(alike) == 1 else f"{_listed(alike)} predict {what} alike"
+    return f"{subject}; behind {best}, in nats for each count: {told}."
 
 
 def _starts(table: pd.DataFrame) -> str:

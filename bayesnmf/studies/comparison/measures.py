@@ -18,6 +18,7 @@ from bayesnmf.assessment.scoring import (
     background,
     for_thinned,
     pit_coverage,
+    ratio_of_sums,
     score,
 )
 from bayesnmf.data.probabilities import log_likelihood
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 ROWS_HELD, MOST_NUMBERS = 20, 10**7  # rows; numbers that linear response keeps, K² a row
 PIT_DRAWS = 100
+LOGS = "logs of the rows"  # what is kept of a score until all methods have theirs
 
 
 def align(fits: Mapping[str, Fit]) -> dict[str, Fit]:
@@ -71,7 +73,7 @@ def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None,
     if split.seen is not None and split.withheld is not None:
         projected = for_thinned(fitted, 0.5 / split.keep).project(split.seen.at_hand(), seed=seed)
         scored["withheld"] = score(projected, split.withheld, frequencies, SCORE_DRAWS, seed, MOST_SCORE_DRAWS)
-    row.update(_scores(scored))
+    row.update(_scores(scored), **{LOGS: scored["withheld" if "withheld" in scored else "thinned"].rows})
     row.update({name: value for name, value in mixing_of(fitted).items() if name in ("min_ess", "max_r_hat")})
     row.update(agreement(fitted, fits[reference_of(fits)]) | held_by_intervals(fitted, fits[reference_of(fits)], seed))
     if other is not None:
@@ -89,11 +91,21 @@ def measure_all(
             report("scoring", done, len(fits), np.nan)
             rows[name] = measure(fits, name, split, others.get(name), seed)
         report("scoring", len(fits), len(fits), np.nan)
+        add_distances_from_best(rows, split)
     except KeyboardInterrupt:
         missing = [name for name in fits if name not in rows]
         rows |= {name: {"seconds": fits[name].seconds} for name in missing}
         return rows, [f"interrupted: not scored: {', '.join(missing)}" if missing else "interrupted after all scores"]
     return rows, []
+
+
+def add_distances_from_best(rows: dict[str, dict[str, Any]], split: Split) -> None:
+    """Add how far each score of new rows, or of thinned counts without any, is behind the best, and its se."""
+    kind, held_out = ("thinned", split.thinned) if split.withheld is None else ("withheld", split.withheld)
+    best = max(rows, key=lambda name: np.nan_to_num(rows[name][f"heldout_{kind}"], nan=-np.inf))
+    for row in rows.values():
+        behind = ratio_of_sums(rows[best][LOGS] - row[LOGS], held_out.row_totals)
+        row.update(heldout_behind=behind.value, heldout_behind_se=behind.se)
 
 
 def evidence_of(fitted: Fit) -> dict[str, float]:
@@ -169,6 +181,8 @@ COLUMNS = {
     "heldout_thinned_error": "its Monte Carlo error, mostly a bias: means of draws are scored too low, points are not",
     "heldout_withheld": "the same for samples not trained on, given half of their counts",
     "heldout_withheld_error": "its Monte Carlo error",
+    "heldout_behind": "difference of this score from that of the best method; of thinned counts without new samples",
+    "heldout_behind_se": "its standard error over samples, paired",
     "floored_entries": "held-out entries whose probability was below the 1e-6 background",
     "coverage90": "share of held-out entries in the 90 % predictive interval (randomised PIT); Poisson noise only",
     "min_ess": "smallest effective sample size of components, the loadings of up to 50 rows, and the log joint",

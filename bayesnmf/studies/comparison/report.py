@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bayesnmf.cards import Card, Shown
+from bayesnmf.cards import CAUTION, Card, Shown
 from bayesnmf.data.splitting import Split
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.needs import needed_for
@@ -69,11 +69,25 @@ class Comparison(Shown):
         return write(self, Path(out), image_shape)
 
     def card(self) -> Card:
-        """Return what is shown of it: a column for each method, a row for each measure."""
+        """Return what was found, and the measures that say so: a column for each method."""
+        found = finding(self.table, reference := reference_of(self.fits))
+        shown = f"in nats; last rows: against {reference}; details(), or --verbose, shows all measures"
+        calls = [
+            "print(found.details())  # all measures, and how they were made",
+            "bayesnmf.plots.components(found.fits)",
+        ]
+        more = [shown, *(f"{CAUTION}{each}" for each in self.cautions)]
+        return Card(self._title(), ["", *self.fits], measured(self, SHORT), more, calls, found)
+
+    def details(self) -> str:
+        """Return all measures as text: what was found, a row for each measure, and how it was made."""
+        headings, found = ["", *self.fits], finding(self.table, reference_of(self.fits))
+        return Card(self._title(), headings, measured(self), notes(self), findings=found).as_text()
+
+    def _title(self) -> str:
         first, (n, m) = next(iter(self.fits.values())), self.split.train.shape
         noise = "" if first.noise == POISSON else f", noise {first.noise.word}"
-        title = f"{first.model}, rank {first.rank}{noise}: {n:,} samples × {m:,} features"
-        return Card(title, ["", *self.fits], measured(self), notes(self))
+        return f"{first.model}, rank {first.rank}{noise}: {n:,} samples × {m:,} features"
 
 
 # Heading and format of each measure, in the order of the table.
@@ -90,11 +104,13 @@ MEASURES = {
     "heldout_thinned_error": ("  ± Monte Carlo", "{:.4f}"),
     "heldout_withheld": ("held-out/count, new rows", "{:.4f}"),
     "heldout_withheld_error": ("  ± Monte Carlo", "{:.4f}"),
+    "heldout_behind": ("  behind the best", "{:.4f}"),
+    "heldout_behind_se": ("  ± se", "{:.4f}"),
     "floored_entries": ("entries at the 1e-6 floor", "{:.0f}"),
     "coverage90": ("held-out counts in 90 %", "{:.3f}"),
     "min_ess": ("min ESS", "{:.0f}"),
     "max_r_hat": ("max R-hat", "{:.3f}"),
-    "cosine_other_start": ("cosine, dispersed start", "{:.3f}"),
+    "cosine_other_start": ("cosine, other start", "{:.3f}"),
     "cosine": ("components, mean cosine", "{:.4f}"),
     "cosine_min": ("components, min cosine", "{:.4f}"),
     "loadings_corr": ("loadings, correlation", "{:.4f}"),
@@ -102,12 +118,16 @@ MEASURES = {
     "held_response": ("  by linear response", "{:.3f}"),
 }
 
+SHORT = (
+    "seconds", "log_evidence", "log_evidence_at_least", "heldout_withheld", "cosine_min", "held", "cosine_other_start",
+)  # fmt: skip
 
-def measured(comparison: Comparison) -> list[list[str]]:
+
+def measured(comparison: Comparison, chosen: Collection[str] = tuple(MEASURES)) -> list[list[str]]:
     """Return the rows of the table as text: the heading of a measure, and its value for each method."""
     fits, rows = comparison.fits, []
     for measure, (heading, form) in MEASURES.items():
-        if measure in comparison.table:
+        if measure in comparison.table and measure in chosen:
             missing = {
                 name: UNKNOWN if measure == "log_evidence" and is_resampled(fits[name]) else "–" for name in fits
             }
@@ -120,7 +140,7 @@ def _entry(value: Any, form: str, missing: str) -> str:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """Return the notes that are needed to read the table; the last ones say what it shows."""
+    """Return the notes that are needed to read all measures."""
     split = comparison.split
     chains = [name for name, fitted in comparison.fits.items() if _is_chains(fitted)]
     lines = [f"in nats; held-out given row totals; reference of the last rows: {reference_of(comparison.fits)}"]
@@ -135,8 +155,7 @@ def notes(comparison: Comparison) -> list[str]:
             f"{split.seen.shape[0]} new samples: {split.seen.total:,.0f} counts seen, "
             f"{split.withheld.total:,.0f} predicted"
         )
-    lines += [f"CAUTION {caution}" for caution in comparison.cautions]
-    return [*lines, *finding(comparison.table, reference_of(comparison.fits))]
+    return [*lines, *(f"{CAUTION}{caution}" for caution in comparison.cautions)]
 
 
 def file_names() -> list[str]:
@@ -163,7 +182,7 @@ def write(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None
     tree = to_datatree(comparison)
     written = [path_by_size(tree.nbytes, out / TREE), out / TABLE, out / REPORT]
     write_text(written[1], comparison.table.to_csv())  # small files first, in case there is no room for all
-    write_text(written[2], repr(comparison) + "\n")
+    write_text(written[2], comparison.details() + "\n")
     written += write_factors(comparison, out)
     write_tree(tree, written[0])
     return written + figures(comparison, out, image_shape)

@@ -58,11 +58,11 @@ from bayesnmf.studies.comparison.report import Comparison
 
 # Enough for R-hat ≤ 1.05 and ESS ≥ 100 on the default data; dispersed runs only show where other starts lead.
 DEFAULTS: dict[str, Options] = {
-    "vi": VI(restarts=5), "gibbs": Gibbs(chains=4, warmup=1000, draws=500, thin=10),
+    "vi": VI(restarts=5), "gibbs": Gibbs(chains=4, warmup=500, draws=300, thin=10),
     "nuts": NUTS(chains=2, warmup=300, draws=1000),
 }  # fmt: skip
 DISPERSED: dict[str, dict[str, Any]] = {
-    "gibbs": {"chains": 1, "warmup": 1000, "draws": 100, "thin": 1}, "nuts": {"chains": 1, "warmup": 150, "draws": 50},
+    "gibbs": {"chains": 1, "warmup": 500, "draws": 100, "thin": 1}, "nuts": {"chains": 1, "warmup": 75, "draws": 25},
     "smc": {"runs": 2}, "svi": {"max_iter": 1000},
 }  # fmt: skip
 

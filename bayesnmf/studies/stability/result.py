@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SELDOM = 0.5  # share of the runs below which a component of the best mode comes back seldom
-LARGE = 1e6  # objective from which on estimates of bounds are shown without decimals
+LARGE = 1e4  # objective from which on estimates of bounds are shown without decimals
 NAMED = 5  # components or starts that a caution names
 
 
@@ -255,14 +255,13 @@ class Modes(Shown):
         """Return what is shown of it."""
         best, runs = self.best, self.runs
         scored, bounded = "held_out" in self.table, "elbo_marginal" in self.table
-        headings = ["mode", best.objective, "behind", "runs"]
-        headings += ["elbo_marginal"] * bounded
+        headings = ["mode", "behind", "runs", *["elbo_marginal"] * bounded]
         headings += ["held-out/count", "minus the first", "weight"] * scored
         rows: Any = self.table.reset_index().itertuples()
         lines = []
         digits = 1 if abs(best.trace[-1]) < LARGE else 0
         for row in rows:
-            line = [str(row.mode), f"{row.objective:,.1f}", f"{row.behind:,.1f}", f"{row.runs} ({row.share:.0%})"]
+            line = [str(row.mode), f"{row.behind:,.1f}", f"{row.runs} ({row.share:.0%})"]
             line += [plus_minus(row.elbo_marginal, row.elbo_marginal_se, digits)] if bounded else []
             if scored:
                 line += [plus_minus(row.held_out, row.held_out_se)]
@@ -285,6 +284,7 @@ class Modes(Shown):
         of_best = self.components.loc[0]
         back = ", ".join(f"{count}" for count in of_best["runs"])
         notes = [
+            f"behind: the best {self.best.objective}, {self.table['objective'].iloc[0]:,.1f}, in nats",
             f"one mode: every matched cosine above {self.threshold:g}",
             f"runs in which components 0 … {len(of_best) - 1} of mode 0 come back: {back} (of {len(self.runs)})",
         ]
