@@ -141,9 +141,9 @@ class Counts:
 
     @cached_property
     def transposed(self) -> csr_array:
-        """The same counts with features in rows, (m, n), as uint16 if they fit: a second copy, made on first use."""
+        """The same counts with features in rows, (m, n), made on first use: many as uint16 if they fit."""
         matrix = self.matrix
-        if self.is_integer and matrix.data.max(initial=0) <= np.iinfo(np.uint16).max:
+        if self.is_integer and matrix.nnz > BLOCK and matrix.data.max(initial=0) <= np.iinfo(np.uint16).max:
             matrix = csr_array((matrix.data.astype(np.uint16), matrix.indices, matrix.indptr), shape=matrix.shape)
         return csr_array(matrix.T)
 

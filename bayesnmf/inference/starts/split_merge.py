@@ -146,7 +146,8 @@ def _counts_of_components(counts: Counts, state: State) -> list[Counts]:
         for k in range(rank):
             chosen = kept[:, k]
             indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[chosen], minlength=part.shape[0]))])
-            arrays = (entries[chosen, k], part.matrix.indices[chosen], indptr)
+            indices = part.matrix.indices[chosen]  # one type for both, that of the counts: kernels are compiled for it
+            arrays = (entries[chosen, k], indices, indptr.astype(indices.dtype))
             found[k].append(csr_array(arrays, shape=part.shape))
     return [counts.with_matrix(csr_array(vstack(blocks, format="csr"))) for blocks in found]
 

@@ -110,7 +110,8 @@ def compiled_on_disk(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     def compiled(function: Callable[..., Any]) -> Any:
         function.__qualname__ += f"_{DIGEST}"
-        dispatcher = njit(**options)(function)
+        plan = {**options, "no_cfunc_wrapper": True}  # nothing calls it from C: less to compile
+        dispatcher = njit(**plan)(function)
         dispatcher._cache = cache_of(function)
         return dispatcher
 

@@ -135,7 +135,8 @@ def _fill_entries(
     for i in range(first, last):
         for p in range(indptr[i], indptr[i + 1]):
             responsibilities(U[i], Vt[indices[p]], out[p])
-            out[p] *= values[p]
+            for k in range(U.shape[1]):  # one by one: an array times a number takes 1.5 s to compile
+                out[p, k] *= values[p]
 
 
 def entry_allocations(matrix: csr_array, loadings: Array, components: Array) -> Array:

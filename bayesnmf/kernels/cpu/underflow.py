@@ -60,17 +60,19 @@ def share_out_entry(count: float, u: Array, v: Array, a: Array, b: Array) -> flo
     rank = len(a)
     smallest = np.finfo(u.dtype).tiny
     weight = np.empty(rank)
+    top, total = -np.inf, 0.0
     for k in range(rank):
         weight[k] = np.log(u[k]) + np.log(v[k])
-    top = weight.max()
+        top = max(top, weight[k])
     if top == -np.inf:
         for k in range(rank):
             weight[k] = np.log(max(u[k], smallest)) + np.log(max(v[k], smallest))
-        top = weight.max()
-    weight = np.exp(weight - top)
-    loglik = count * (top + np.log(weight.sum()))
-    weight *= count / weight.sum()
+            top = max(top, weight[k])
     for k in range(rank):
-        a[k] += weight[k]
-        b[k] += weight[k]
-    return loglik
+        weight[k] = np.exp(weight[k] - top)
+        total += weight[k]
+    for k in range(rank):
+        part = weight[k] * (count / total)
+        a[k] += part
+        b[k] += part
+    return count * (top + np.log(total))
