@@ -87,5 +87,5 @@ def group_shares(
     ax.set_ylabel("group (samples)", fontsize=SMALL)
     add_colour_bar(ax, image, "mean share of a\nsample's counts (%)")
     ax.set_xticks(range(len(shown)), [shorten(fit.component_labels[k], 20) for k in shown],
-                  **turned(written, len(shown)))  # fmt: skip
+                  **turned(ax, written, len(shown)))  # fmt: skip
     return ax

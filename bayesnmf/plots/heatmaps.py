@@ -12,8 +12,8 @@ from bayesnmf.plots.style import SMALL
 from bayesnmf.types import Array
 
 LUMINANCE = (0.3, 0.59, 0.11)  # of red, green and blue
-UPRIGHT = 40  # numbers below a figure of the largest width, beyond which they would touch
-SMALLEST = 6  # size of numbers that stand upright
+UPRIGHT = 0.2  # inches for each number, below which they stand upright; below half of it they are small, too
+SMALLEST = 6
 SLANTED: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
 
 
@@ -34,8 +34,11 @@ def add_colour_bar(ax: Axes, image: AxesImage, label: str, fraction: float = 0.0
     bar.ax.tick_params(labelsize=SMALL)
 
 
-def turned(named: bool, number: int) -> dict[str, Any]:
-    """Return how names or numbers below a figure are written: names are slanted, many numbers upright and small."""
+def turned(ax: Axes, named: bool, number: int) -> dict[str, Any]:
+    """Return how names or numbers below a panel are written: names slanted, numbers without room upright or small."""
     if named:
         return {**SLANTED, "fontsize": SMALL}
-    return {"rotation": 90, "fontsize": SMALLEST} if number > UPRIGHT else {"fontsize": SMALL}
+    figure: Any = ax.figure
+    room = ax.get_position().width * figure.get_figwidth() / number
+    small = {"fontsize": SMALL if room > UPRIGHT / 2 else SMALLEST}
+    return {"rotation": 90, **small} if room < UPRIGHT else small

@@ -149,7 +149,9 @@ def _dress(axes: Array, rows: Array, fit: Fit, shown: Array, label: str) -> None
     among = "" if number == fit.rank else f" (the leading {number} of {fit.rank})"
     for name, ax in zip(fit.row_names[rows], axes, strict=True):
         ax.set_title(called(name, "row"), fontsize=10)
-        ax.set_xticks(np.arange(number), [shorten(fit.component_labels[k], 16) for k in shown], **turned(named, number))
+        ax.set_xticks(
+            np.arange(number), [shorten(fit.component_labels[k], 16) for k in shown], **turned(ax, named, number)
+        )
         ax.set_xticks(np.arange(1, number) - 0.5, minor=True)
         ax.grid(axis="x", which="minor", color="0.9", linewidth=0.8)
         ax.tick_params(axis="x", which="both", length=0)

@@ -52,7 +52,7 @@ def agreement(fits: Mapping[str, Fit], *, axes: Axes | None = None, figsize: tup
     ax.set_yticks(places, labels)
     ax.set_title("Agreement of components\n(1: equal up to scale)", fontsize=10)
     add_colour_bar(ax, image, "mean cosine of matched components")
-    ax.set_xticks(places, labels, **turned(max(map(len, labels)) > 6, len(labels)))
+    ax.set_xticks(places, labels, **turned(ax, max(map(len, labels)) > 6, len(labels)))
     return ax
 
 

@@ -1,4 +1,4 @@
-"""Every figure can be read: units on all axes, names of colour scales, text of at least 7 points when printed.
+"""Every figure can be read: units on all axes, text of at least 7 points when printed, nothing in its way.
 
 The figures are those of the gallery, which has every function of `bayesnmf.plots`.
 """
@@ -14,6 +14,7 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from legibility import drawn_texts, faults
 from matplotlib.text import Text
 
 from bayesnmf import ConvergenceWarning
@@ -24,7 +25,6 @@ import gallery
 pytestmark = pytest.mark.long
 PRINTED = 7.0  # inches: the width of a page without its margins
 SMALLEST = 7.0  # points
-CLEAR = 1.9  # points between the names of ticks and the axis
 
 
 @pytest.fixture(scope="module", params=gallery.entries())
@@ -74,42 +74,14 @@ def test_text_is_large_enough_in_print(figure):
     assert not small
 
 
-def test_no_text_is_cut_off_or_printed_over_another(figure):
-    """Titles, labels of axes and of the figure."""
-    renderer = figure.canvas.get_renderer()
+def test_no_text_is_cut_off(figure):
+    """Titles, labels of axes and of the figure, and names in legends and panels."""
     width, height = figure.canvas.get_width_height()
-    labels = [text for ax in figure.axes if ax.axison for text in (ax.title, ax.xaxis.label, ax.yaxis.label)]
-    labels += [text for legend in figure.legends for text in (*legend.get_texts(), legend.get_title())]
-    labels = [text for text in labels if text.get_visible() and text.get_text().strip()]
-    boxes = [text.get_window_extent(renderer) for text in labels]
-    for text, box in zip(labels, boxes, strict=True):
+    for text, box in drawn_texts(figure).items():
         inside = box.x0 >= -1 and box.y0 >= -1 and box.x1 <= width + 1 and box.y1 <= height + 1
         assert inside, f"{text.get_text()!r} is cut off"
-    for i, (one, box) in enumerate(zip(labels, boxes, strict=True)):
-        for other, beside in zip(labels[:i], boxes[:i], strict=True):
-            apart = min(box.x1, beside.x1) - max(box.x0, beside.x0), min(box.y1, beside.y1) - max(box.y0, beside.y0)
-            assert min(apart) < 2, f"{one.get_text()!r} over {other.get_text()!r}"
 
 
-def overlap(one, other):
-    """Return how far two boxes lie over each other in the direction in which they do least, in pixels."""
-    return min(min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0))
-
-
-def test_names_of_ticks_lie_beside_each_other_and_off_the_axis(figure):
-    """Of every axis: no name over another, none over the line that it stands below; slanted ones have larger boxes."""
-    renderer, found = figure.canvas.get_renderer(), []
-    for ax in (ax for ax in figure.axes if ax.axison):
-        for name, axis, line in (("x", ax.xaxis, "bottom"), ("y", ax.yaxis, "left")):
-            texts = [text for minor in (False, True) for text in axis.get_ticklabels(minor=minor)
-                     if text.get_visible() and text.get_text().strip() and text.get_rotation() % 90 == 0]  # fmt: skip
-            boxes = [text.get_window_extent(renderer) for text in texts]
-            edge = ax.spines[line].get_window_extent(renderer)
-            for i, (text, box) in enumerate(zip(texts, boxes, strict=True)):
-                over = [other.get_text() for other, beside in zip(texts[:i], boxes[:i], strict=True)
-                        if overlap(box, beside) > 1]  # fmt: skip
-                end = box.y1 - edge.y0 if name == "x" else box.x1 - edge.x0
-                on = ax.spines[line].get_visible() and end > -CLEAR * figure.dpi / 72
-                found += [f"{ax.get_title()!r}: {name} {text.get_text()!r} over {other!r}" for other in over]
-                found += [f"{ax.get_title()!r}: {name} {text.get_text()!r} on the axis"] * bool(on)
-    assert not found
+def test_nothing_stands_in_the_way_of_reading(figure):
+    """No text over another, no text or legend on lines, ticks apart and off their axis (`test_legibility`)."""
+    assert faults(figure) == []
