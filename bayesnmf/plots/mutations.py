@@ -174,8 +174,9 @@ def _name_bars(ax: Axes, layout: Layout) -> None:
     ]  # fmt: skip
     upper = named[::2] if kind.staggered else named
     ax.xaxis.remove_overlapping_locs = False  # the lines do not stand in each other's way
+    family = {"family": "monospace"} if kind.staggered else {}  # narrower, so that names do not touch
     for minor, labels in ((False, upper), (True, lower)):
         ax.set_xticks([place for place, _ in labels], [name for _, name in labels], minor=minor, fontsize=SMALL,
-                      rotation=90 if kind.turned else 0)  # fmt: skip
+                      rotation=90 if kind.turned else 0, **family)  # fmt: skip
     ax.tick_params(axis="x", which="major", pad=3)
     ax.tick_params(axis="x", which="minor", pad=4 + SMALL * 1.2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise
 from unittest.mock import patch
 
 import numpy as np
@@ -58,14 +58,17 @@ def tick_texts(axis, texts):
 
 def crowded(ax, texts):
     """Return the names of ticks that touch their neighbours; slanted ones are as far apart as their lines are."""
-    unit = scale(ax.figure)
-    for one, other in pairwise(tick_texts(ax.xaxis, texts)):
+    unit, names = scale(ax.figure), tick_texts(ax.xaxis, texts)
+    rows = {}  # staggered names are in two
+    for name in names:
+        rows.setdefault(round(texts[name].y1 / unit) if is_straight(name) else None, []).append(name)
+    for one, other in chain.from_iterable(map(pairwise, rows.values())):
         box, beside = texts[one], texts[other]
-        if is_straight(one) and min(box.y1, beside.y1) - max(box.y0, beside.y0) > TOUCH * unit:
+        if is_straight(one):
             close = beside.x0 - box.x1 < APART * unit * (one.get_rotation() == 0)
         else:
             slant = np.sin(np.deg2rad(one.get_rotation()))
-            close = not is_straight(one) and abs(beside.x1 - box.x1) * slant < LETTER * one.get_fontsize() * unit
+            close = abs(beside.x1 - box.x1) * slant < LETTER * one.get_fontsize() * unit
         if close:
             yield f"tick {one.get_text()!r} touches {other.get_text()!r}"
 
