@@ -166,6 +166,14 @@ def test_every_plot_is_in_the_gallery():
     assert all(inspect.getdoc(example) for example in gallery.entries().values())
 
 
+def test_figures_of_guides_are_in_the_gallery():
+    asked = [
+        name for page in GUIDES for name in re.findall(r"<!-- figure: (\w+) -->", page.read_text(encoding="utf-8"))
+    ]
+    assert len(asked) > 5
+    assert set(asked) <= set(from_site("gallery").entries())
+
+
 def test_every_public_name_is_on_a_page_of_the_api():
     reference = from_site("reference")
     shown = [name for group in reference.GROUPS.values() for name in group.names]

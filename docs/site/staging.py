@@ -6,6 +6,7 @@ pictures of the models and what the menus say are made here. `conf.py` has the s
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import sys
@@ -69,13 +70,23 @@ def draw_model(model: str, augmented: bool) -> bytes:
 
 
 def include(markdown: str) -> str:
-    """Replace ``<!-- plate: model -->`` by the diagrams of a model, ``<!-- source: path -->`` by the text of a file."""
+    """Replace comments such as ``<!-- plate: model -->`` by what GitHub does not show.
+
+    That are the diagrams of a model, an example of the gallery (``figure: name``) and the text of a file (``source:
+    path``).
+    """
 
     def diagrams(match: re.Match[str]) -> str:
         model, half = match[1], "{width=48%}"
         return f"![Diagram of {model}]({model}.png){half} ![The same with allocations]({model}_augmented.png){half}"
 
+    def figure(match: re.Match[str]) -> str:
+        name = match[1]
+        about = inspect.getdoc(gallery.entries()[name])
+        return f"![{name}](/gallery/{name}.png)\n\n*{about}* [Its code is in the gallery](#gallery-{name})."
+
     markdown = re.sub(r"<!-- plate: (\w+) -->", diagrams, markdown)
+    markdown = re.sub(r"<!-- figure: (\w+) -->", figure, markdown)
     return re.sub(r"<!-- source: (\S+) -->", lambda match: source_page(match[1]).split("\n", 2)[2], markdown)
 
 
