@@ -42,7 +42,9 @@ def record() -> dict[str, str]:
         ours = tools["bayesnmf"][-1]
         tops = [record_figure.best(tools[rival]) for rival in RIVALS if rival in tools]
         values[name] = f"{ours['seconds']:.0f}"
-        values[f"{name} rivals"] = f"{min(top['seconds'] for top in tops):.0f} to {max(top['seconds'] for top in tops):.0f}"
+        values[f"{name} rivals"] = (
+            f"{min(top['seconds'] for top in tops):.0f} to {max(top['seconds'] for top in tops):.0f}"
+        )
         values[f"{name} behind"] = f"{sum(top['score'] < ours['score'] for top in tops)}"
     ahead = sum(values[f"{name} behind"] == f"{len(RIVALS)}" for name in found)
     return values | {"ahead": f"{ahead}", "matrices": f"{len(found)}"}

@@ -35,7 +35,7 @@ PROBE = """<script>addEventListener("load", () => {
   const cut = [...document.querySelectorAll("h1,h2,h3,p,li,td,th,img,figcaption,a,pre")].filter(each => {
     const box = each.getBoundingClientRect();
     const beyond = each.clientWidth && each.scrollWidth > each.clientWidth + 1;
-    return (box.right > innerWidth + 1 || box.left < -1 || beyond) && !each.closest(".wide,pre");
+    return (box.right > innerWidth + 1 || box.left < -1 || beyond) && !each.closest(".wide,.picture,pre");
   });
   const squeezed = [...document.querySelectorAll("th,td")].filter(each =>
     each.getClientRects().length && each.offsetWidth < 24 && each.innerText);
@@ -43,6 +43,8 @@ PROBE = """<script>addEventListener("load", () => {
     images: [...document.images].map(each => each.complete && each.naturalWidth > 0 && each.offsetWidth > 100),
     scripts: document.scripts.length, width: innerWidth, page: document.documentElement.scrollWidth,
     cut: cut.map(each => each.outerHTML.slice(0, 80)), squeezed: squeezed.length,
+    beyond: [...document.querySelectorAll(".wide")].filter(each => each.scrollWidth > each.clientWidth + 1).length,
+    more: (() => {SCRIPT})(),
   }), "*");
 })</script></body>"""
 FRAME = """<script>addEventListener("message", heard => {{ document.body.dataset.found = heard.data }})</script>
@@ -61,11 +63,23 @@ def browse(page, *words):
     return subprocess.run([*command, *words, page.as_uri()], capture_output=True, text=True, check=True, timeout=120)
 
 
-def probe(text, folder, width):
-    """Return what the probe finds in a frame of this width, as windows are wider, and what the browser logs."""
-    (folder / "probed.html").write_text(text.replace("</body>", PROBE), encoding="utf-8")
+def probe(text, folder, width, script="return null"):
+    """Return what the probe finds in a frame of this width, as windows are wider, and what the browser logs.
+
+    The policy of a page, under which no script but its own runs, is taken out. `script` returns more to be found.
+    """
+    text = re.sub(r"<meta http-equiv.*?>", "", text, flags=re.DOTALL)
+    (folder / "probed.html").write_text(text.replace("</body>", PROBE.replace("SCRIPT", script)), encoding="utf-8")
     (folder / "frame.html").write_text(FRAME.format(width=width), encoding="utf-8")
     done = browse(
         folder / "frame.html", f"--window-size={width + 100},1000", "--virtual-time-budget=10000", "--dump-dom"
     )
     return json.loads(html.unescape(re.search(r'data-found="(.*?)"', done.stdout)[1])), done.stderr
+
+
+def pages_of_print(page, folder):
+    """Return the number of pages that a browser prints."""
+    browse(page, "--no-pdf-header-footer", f"--print-to-pdf={folder / 'page.pdf'}")
+    content = (folder / "page.pdf").read_bytes()
+    assert content.startswith(b"%PDF")
+    return len(re.findall(rb"/Type\s*/Page\b", content))

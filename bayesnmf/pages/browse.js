@@ -1,5 +1,3 @@
-"use strict";
-// All that is shown is made of text nodes, so that no name and no text can become markup.
 const data = JSON.parse(document.getElementById("data").textContent);
 const { levels, shown, components, names, counts, where } = data;
 const at = (id) => document.getElementById(id);
@@ -10,13 +8,6 @@ const small = names.map((name) => name.toLowerCase());
 let chosen = components[0];
 const middle = Math.round(0.6 * levels); // about the best for readers in a study (Sievert and Shirley 2014)
 let level = middle;
-
-function made(tag, attributes, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
 
 function sized(tag, name, share, colour, ...children) {
   const element = made(tag, { class: name }, ...children);

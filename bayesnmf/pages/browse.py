@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from base64 import b64encode
-from hashlib import sha256
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +13,7 @@ from matplotlib.colors import to_hex
 
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.pages.checks import check_page, check_texts, check_title
-from bayesnmf.pages.parts import Table
+from bayesnmf.pages.parts import Page, Table
 from bayesnmf.pages.relevance import LEVELS, SHOWN, Leading, frequencies, leading
 from bayesnmf.pages.report import CONTROLS, render
 from bayesnmf.pages.snippets import pattern_of, snippets
@@ -102,16 +99,12 @@ def browse(fit: Fit, path: str | os.PathLike[str], *, texts: Any = None, title: 
 def _page(read: Read, texts: list[str | None] | None, title: str | None) -> str:
     fit, (n, m) = read.fit, read.fit.counts.shape
     number = f"{fit.rank} component{'s' if fit.rank > 1 else ''} of {n:,} samples"
-    script = files("bayesnmf.pages").joinpath("browse.js").read_text(encoding="utf-8")
     return render(
-        title or number,
-        [],
-        "browse.html",
+        Page(title or number, []),
+        "browse",
         about=f"{number} and {m:,} features. {MODELS[fit.model]}.",
         intervals=told_of_intervals(for_intervals(fit)).removeprefix("intervals: "),
         printed=_printed(read),
-        script=Markup(script),
-        digest=b64encode(sha256(script.encode()).digest()).decode(),
         data=_as_json(contents(read, texts)),
     )
 

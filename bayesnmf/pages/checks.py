@@ -11,8 +11,11 @@ import numpy as np
 
 from bayesnmf.checks import check_path, shown
 from bayesnmf.data.labels import Order, in_order, is_missing
+from bayesnmf.pages.reading import Given
 from bayesnmf.places import check_file_to_write, check_plots_can_be_drawn
 from bayesnmf.plots.checks import check_known
+from bayesnmf.studies.selection.result import Selection
+from bayesnmf.studies.stability.result import Modes
 
 
 def check_page(path: str | os.PathLike[str]) -> Path:
@@ -24,18 +27,30 @@ def check_page(path: str | os.PathLike[str]) -> Path:
     return check_file_to_write(target, "path")
 
 
-def check_source(source: Any, kinds: tuple[type[Any], type[Any]], groups: Any, known: Any) -> None:
-    """Refuse anything but a fit or a comparison, groups and a match for a comparison, and a match of another fit."""
+def check_source(source: Any, kinds: tuple[type[Any], type[Any]], given: Given) -> None:
+    """Refuse anything but a fit or a comparison, what belongs to a fit for a comparison, and what is of another fit."""
     if not isinstance(source, kinds):
         raise TypeError(
             f"source must be a result of bayesnmf.fit or bayesnmf.compare: found {shown(source)}; read a saved fit "
             "with bayesnmf.load"
         )
-    for name, given in (("groups", groups), ("known", known)):
-        if given is not None and isinstance(source, kinds[1]):
+    for name, value in given._asdict().items():
+        if value is not None and name != "image_shape" and isinstance(source, kinds[1]):
             raise ValueError(f"{name} belong to the page of one fit; leave {name} out, or give one of comparison.fits")
-    if known is not None:
-        check_known(known, source)
+    if given.known is not None:
+        check_known(given.known, source)
+    for name, kind, of in (("selection", Selection, "select"), ("modes", Modes, "modes")):
+        value = getattr(given, name)
+        if value is not None and not isinstance(value, kind):
+            raise TypeError(
+                f"{name} must be a result of bayesnmf.{of}: found {shown(value)}; give one, or leave it out"
+            )
+    if given.modes is not None and given.modes.best.components.shape != source.components.shape:
+        rank, features = given.modes.best.components.shape
+        raise ValueError(
+            f"modes must be those of {source.rank} components and {source.counts.shape[1]:,} features: found "
+            f"{rank} and {features:,}; run bayesnmf.modes with the counts and the rank of the fit"
+        )
 
 
 def check_title(title: Any) -> str | None:

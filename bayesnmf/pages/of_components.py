@@ -1,78 +1,104 @@
-"""The sections of the components on the page of a fit: their pictures, and what sets each apart."""
+"""The sections of the components on the page of a fit: their sizes, their pictures, and what sets each apart."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from matplotlib.colors import to_hex
 
 from bayesnmf import plots
 from bayesnmf.assessment.markers import markers
-from bayesnmf.assessment.matching import Match
 from bayesnmf.data.mutations import read_types
 from bayesnmf.data.several import SeveralCounts
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.pages.of_matrices import shared_among_matrices
-from bayesnmf.pages.parts import Card, Figure, Section, Table, drawn
+from bayesnmf.pages.parts import Figure, Section, Table, drawn
+from bayesnmf.pages.reading import Read
 from bayesnmf.pages.words import MARKERS
-from bayesnmf.plots.style import colours_of_leading, leading
+from bayesnmf.plots.style import SHOWN
 
-DRAWS, MARKED = 200, 10
+DRAWS, MARKED, NAMED = 200, 10, 5
+LONG = 30  # rows of a table beyond which it is on the screen alone
+NOTHING = "no feature has its largest share in this component"
+ENSEMBL = re.compile(r"ENS[A-Z]*G\d{6,}")
+SYMBOLS = "Genes are named by Ensembl identifiers here: fit.rename(features=…) takes their symbols."
 
 
-def components_of_matrices(fit: Fit, image_shape: tuple[int, int] | None, known: Match | None) -> list[Section]:
+def components_of_matrices(read: Read) -> list[Section]:
     """Return the components: of several matrices, a section for each, after how counts are shared among them."""
+    fit = read.fit
     if not isinstance(fit.counts, SeveralCounts):
-        return [components(fit, image_shape, known)]
-    own = ((name, components(fit.matrix(name), image_shape, known)) for name in fit.counts.matrices.names)
+        return [components(read, fit)]
+    own = ((name, components(read, fit.matrix(name))) for name in fit.counts.matrices.names)
     return [
         shared_among_matrices(fit),
         *(replace(section, heading=f"{section.heading}: {name}") for name, section in own),
     ]
 
 
-def components(fit: Fit, image_shape: tuple[int, int] | None, known: Match | None = None) -> Section:
-    """Return the leading features of each component, with intervals, and what sets each apart."""
-    text = [
-        "Each component is a distribution over the features. Bars are shares of the component; lines are intervals."
-    ]
-    picture = _picture(fit, image_shape, known)
+def components(read: Read, fit: Fit) -> Section:
+    """Return the sizes and the leading features of each component, and what sets each apart, of a fit or a matrix."""
+    text = ["Each component is a distribution over the features."]
+    pictures = _pictures(read, fit)
     if fit.rank == 1:
-        return Section("Components", text, figures=[picture])
-    table = markers(fit, MARKED, draws=DRAWS)
-    cards = []
-    colours = colours_of_leading(fit.rank, leading(fit.expected_sizes, None))  # as in the structure plot
-    for label, title, colour in zip(fit.component_labels, fit.component_titles, colours, strict=True):
-        part = table[table["component"] == label]
-        higher = part[part["lfc_next"] > 0]
-        if not len(part):
-            cards.append(Card(title, to_hex(colour), "carries nothing of its own"))
-        elif len(higher):
-            cards.append(Card(title, to_hex(colour), "features that set it apart most surely", _marker_table(higher)))
-        else:
-            cards.append(Card(title, to_hex(colour), "no feature has its largest share in this component"))
-    return Section("Components", [*text, MARKERS], cautions=table.attrs["cautions"], cards=cards, figures=[picture])
+        return Section("Components", text, figures=pictures)
+    found = markers(fit, MARKED, draws=DRAWS)
+    higher = found[found["lfc_next"] > 0]
+    text += [SYMBOLS] if _are_identifiers(higher["feature"]) else []
+    return Section("Components", [*text, MARKERS], figures=pictures, tables=[_sizes(read, found), _table(read, higher)])
 
 
-def _picture(fit: Fit, image_shape: tuple[int, int] | None, known: Match | None) -> Figure:
-    if image_shape is not None:
-        return drawn(lambda: plots.components(fit, image_shape=image_shape), "The components as images.")
-    types = read_types(fit.feature_names)
-    if types is not None and types.is_complete:
-        return drawn(lambda: plots.signatures(fit, known), "The shares of all mutation types in each component.")
-    return drawn(
-        lambda: plots.components(fit), "The leading features of each component: common in it and rarer in the others."
-    )
+def _are_identifiers(features: Any) -> bool:
+    return len(features) > 0 and all(ENSEMBL.match(str(name)) for name in features)
 
 
-def _marker_table(part: Any) -> Table:
+def _sizes(read: Read, found: Any) -> Table:
+    """Return sizes of the components, in how many samples each leads, and the features that set it apart."""
+    numbers, medians = np.bincount(read.lead[read.lead >= 0], minlength=read.fit.rank), np.median(read.shares, axis=0)
     rows = []
-    for each in part.itertuples():
+    for k, (label, title) in enumerate(zip(read.fit.component_labels, read.fit.component_titles, strict=True)):
+        part = found[found["component"] == label]
+        names = part["feature"][part["lfc_next"] > 0].head(NAMED).map(str).tolist()
+        told = ", ".join(names) or (NOTHING if len(part) else "carries nothing of its own")
+        rows.append([title, f"{read.sizes[k]:.1%}", f"{numbers[k]:,}", f"{medians[k]:.1%}", told])
+    headings = ["component", "share of all counts", "leads in samples", "median share", "set apart most surely by"]
+    return Table(headings, rows, colours=read.colours)
+
+
+def _table(read: Read, higher: Any) -> Table:
+    """Return the features that set components apart."""
+    number = {label: k for k, label in enumerate(read.fit.component_labels)}
+    rows, colours = [], []
+    for each in higher.itertuples():
         change = f"{each.lfc_next:.1f}"
         if not np.isnan(each.lfc_next_low):
             change += f" [{each.lfc_next_low:.1f}, {each.lfc_next_high:.1f}]"
         rate = "–" if np.isnan(each.lfsr_next) else f"{each.lfsr_next:.3f}" if each.lfsr_next else f"< {1 / DRAWS:.3f}"
-        rows.append([str(each.feature), f"{each.weight:.2%}", f"{each.lift:.3g}", change, rate])
-    return Table(["feature", "share", "lift", "log2 change", "lfsr"], rows)
+        k = number[each.component]
+        rows.append([read.fit.component_titles[k], str(each.feature), f"{each.weight:.2%}", f"{each.lift:.3g}", change,
+                     rate])  # fmt: skip
+        colours.append(read.colours[k])
+    headings = ["component", "feature", "share", "lift", "log2 change", "lfsr"]
+    return Table(headings, rows, colours=colours, printed=len(rows) <= LONG)
+
+
+def _pictures(read: Read, fit: Fit) -> list[Figure]:
+    """Return the picture of the components: of many signatures the largest, of many others none beside their table."""
+    known, shape = read.given.known, read.given.image_shape
+    if shape is not None:
+        return [drawn(lambda: plots.components(fit, image_shape=shape), "The components as images.")]
+    types = read_types(fit.feature_names)
+    if types is not None and types.is_complete:
+        some = "" if fit.rank <= SHOWN else f" The {SHOWN} largest of {fit.rank} components."
+        return [
+            drawn(
+                lambda: plots.signatures(fit, known, n=SHOWN),
+                f"The shares of all mutation types in each component.{some}",
+            )
+        ]
+    if fit.rank > SHOWN:
+        return []
+    told = "The leading features of each component: common in it and rarer in the others. Bars are shares of the "
+    return [drawn(lambda: plots.components(fit), f"{told}component; lines are intervals.")]

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,21 +16,32 @@ DPI = 120
 
 @dataclass(frozen=True)
 class Table:
-    """A table; all columns but the first are numbers if `numeric`."""
+    """A table; columns after the first are numbers if `numeric`, unless an entry begins with a letter.
+
+    The first column has a swatch in each of `colours`, if they are given. A table that is not `printed` is on the
+    screen alone, since it is long and what matters of it stands elsewhere.
+    """
 
     headings: list[str]
     rows: list[list[str]]
     numeric: bool = True
+    colours: list[str] = field(default_factory=list)
+    printed: bool = True
+
+    @property
+    def of_words(self) -> list[bool]:
+        """Whether each column has words."""
+        columns = zip(*self.rows, strict=True)
+        return [not self.numeric or any(each[:1].isalpha() for each in column) for column in columns]
 
 
-@dataclass(frozen=True)
-class Card:
-    """A small block about one component: heading, colour, one line of text, and a table."""
+class Tile(NamedTuple):
+    """A fact at the top of a page: what it is of, its tone ("good", "doubt", "bad", "plain"), a word, and more."""
 
     heading: str
-    colour: str
-    text: str
-    table: Table | None = None
+    tone: str
+    word: str
+    more: str
 
 
 @dataclass(frozen=True)
@@ -43,18 +54,63 @@ class Figure:
     height: int
 
 
+class Dot(NamedTuple):
+    """A sample in a picture of all: its place, the numbers of its colours in each legend, and what it is."""
+
+    x: float
+    y: float
+    colours: list[int]
+    text: str
+
+
+class Legend(NamedTuple):
+    """What the colours of dots mean: what they are of, and for each colour its words."""
+
+    heading: str
+    colours: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """A picture of samples as dots, in a box of `width` × `height`, coloured by one legend or another."""
+
+    dots: list[Dot]
+    legends: list[Legend]
+    description: str
+    width: int
+    height: int
+
+
 @dataclass(frozen=True)
 class Section:
-    """A section: text, cautions, tables, cards, figures, code and references, shown in this order."""
+    """A section: text, cautions, figures, a cloud of samples, tables, code, references and terms, in this order."""
 
     heading: str
     text: list[str] = field(default_factory=list)
     cautions: list[str] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
-    cards: list[Card] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
+    cloud: Cloud | None = None
     code: str = ""
     references: list[str] = field(default_factory=list)
+    terms: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        """Its own words, without those of samples, features and code."""
+        tables = (each for table in self.tables for each in (*table.headings, *(row[0] for row in table.rows)))
+        return "\n".join([self.heading, *self.text, *self.cautions, *(f.description for f in self.figures), *tables])
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its title, what it says first, and its sections."""
+
+    title: str
+    sections: list[Section]
+    sentences: list[tuple[str, str]] = field(default_factory=list)
+    tiles: list[Tile] = field(default_factory=list)
+    cautions: list[str] = field(default_factory=list)
 
 
 def drawn(draw: Callable[[], Any], description: str) -> Figure:

@@ -11,7 +11,7 @@ MODELS = {
     ],
     "gamma_poisson": [
         "A. T. Cemgil (2009). Bayesian inference for nonnegative matrix factorisation models. Computational "
-        "Intelligence and Neuroscience, 785152."
+        "Intelligence and Neuroscience, 785152. doi:10.1155/2009/785152."
     ],
     "dirichlet_poisson": [
         "D. M. Blei, A. Y. Ng and M. I. Jordan (2003). Latent Dirichlet allocation. Journal of Machine Learning "
@@ -23,7 +23,7 @@ MODELS = {
     ],
     "hierarchical_poisson": [
         "P. Gopalan, J. M. Hofman and D. M. Blei (2015). Scalable recommendation with hierarchical Poisson "
-        "factorization. Uncertainty in Artificial Intelligence, 326–335."
+        "factorization. Uncertainty in Artificial Intelligence, 326–335. Preprint: arXiv:1311.1704."
     ],
 }
 METHODS = {
@@ -32,15 +32,27 @@ METHODS = {
         "generally improve topic model fits. arXiv:2105.13440."
     ],
     "nuts": [
-        "M. D. Hoffman and A. Gelman (2014). The No-U-Turn sampler. Journal of Machine Learning Research 15, 1593–1623."
+        "M. D. Hoffman and A. Gelman (2014). The No-U-Turn sampler. Journal of Machine Learning Research 15, "
+        "1593–1623. arXiv:1111.4246."
     ],
     "smc": [
         "P. Del Moral, A. Doucet and A. Jasra (2006). Sequential Monte Carlo samplers. Journal of the Royal "
-        "Statistical Society B 68, 411–436."
+        "Statistical Society B 68, 411–436. doi:10.1111/j.1467-9868.2006.00553.x."
     ],
     "bld": MODELS["dirichlet_gamma"],
 }
-SIGNS = "M. Stephens (2017). False discovery rates: a new deal. Biostatistics 18, 275–294 (local false sign rates)."
+SIGNS = (
+    "M. Stephens (2017). False discovery rates: a new deal. Biostatistics 18, 275–294. "
+    "doi:10.1093/biostatistics/kxw041 (local false sign rates)."
+)
+CHAINS = (
+    "A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Bürkner (2021). Rank-normalization, folding, and "
+    "localization: an improved R-hat. Bayesian Analysis 16, 667–718. doi:10.1214/20-BA1221 (R-hat and ESS)."
+)
+NEIGHBOURS = (
+    "L. van der Maaten and G. Hinton (2008). Visualizing data using t-SNE. Journal of Machine Learning Research 9, "
+    "2579–2605 (the picture of all samples)."
+)
 
 
 def references_of(model: str, methods: list[str], more: tuple[str, ...] = ()) -> list[str]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+from base64 import b64encode
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
+from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +21,20 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.needs import needed_for
 from bayesnmf.pages.checks import check_page, check_source, check_title
-from bayesnmf.pages.of_fit import sections_of_fit
-from bayesnmf.pages.parts import Section, Table, drawn
+from bayesnmf.pages.glossary import terms_in
+from bayesnmf.pages.of_fit import page_of_fit
+from bayesnmf.pages.parts import Page, Section, Table, drawn
+from bayesnmf.pages.reading import Given
 from bayesnmf.pages.references import references_of
 from bayesnmf.pages.words import METHODS, MODELS
-from bayesnmf.results.checks import check_groups
 from bayesnmf.studies.comparison.finding import finding
 from bayesnmf.studies.comparison.measures import reference_of
 from bayesnmf.studies.comparison.report import Comparison, figures_of, measured, notes
+from bayesnmf.studies.selection.result import Selection
+from bayesnmf.studies.stability.result import Modes
 from bayesnmf.writing import write_text
 
+SCRIPTS = {"page": "tables", "browse": "browse"}
 CONTROLS = {code: "\ufffd" for code in [*range(32), *range(127, 160)] if chr(code) not in "\t\n\r"}
 
 
@@ -38,14 +46,16 @@ def report(
     title: str | None = None,
     image_shape: tuple[int, int] | None = None,
     known: Match | None = None,
+    selection: Selection | None = None,
+    modes: Modes | None = None,
     progress: ProgressReport | bool = False,
 ) -> Path:
     """Write one HTML file about a fit or a comparison, and return its path.
 
-    The file needs no other file and no network. It shows what was fitted, cautions, the composition of every sample,
-    the components with intervals and what sets each apart, convergence, uncertainty, predictive checks by 50
-    replicates, the settings, and what to cite. Names of samples, features and components are shown as text, whatever
-    characters they have.
+    The file needs no other file and no network. Of a fit, it first says what was found, what failed and what may be
+    trusted. It shows the composition of every sample, the components with intervals and what sets each apart,
+    convergence, uncertainty, predictive checks by 50 replicates, methods for a paper, settings, what to cite, and a
+    glossary. Tables can be sorted, filtered and downloaded. Names are shown as text, whatever characters they have.
 
     Parameters
     ----------
@@ -54,15 +64,18 @@ def report(
     path : path
         File to write, ``.html``; an older one is replaced.
     groups : array-like (n,), mapping or Series, optional
-        Group of each sample, as for `bayesnmf.plots.structure`; fits only. Samples with None or NaN are left out of
-        what is shown by group; a DataWarning and the page say how many.
+        Group of each sample, as for `bayesnmf.plots.structure`; fits only. A DataWarning and the page say how many
+        samples have none.
     title : str, optional
         Heading of the page.
     image_shape : tuple of int, optional
         Height and width, if the features are pixels.
     known : Match, optional
-        ``bayesnmf.match(fit, catalogue)``: a table of the known components and their cosines, and their names in the
-        panels of signatures; fits only.
+        ``bayesnmf.match(fit, catalogue)``: names and cosines of known components; fits only.
+    selection : Selection, optional
+        Result of `bayesnmf.select`: what it prefers, and its scores; fits only.
+    modes : Modes, optional
+        Result of `bayesnmf.modes`: in how many fits from other starts each component comes back; fits only.
     progress : bool or callable
         Progress report, as for `bayesnmf.fit`.
 
@@ -73,46 +86,63 @@ def report(
     Raises
     ------
     TypeError, ValueError
-        Neither a fit nor a comparison, groups or a match that do not belong to it, or a path that cannot be written.
+        Neither a fit nor a comparison, something of another fit, or a path that cannot be written.
 
     See Also
     --------
-    browse : one page to look through many components.
+    browse : A page to look through components, their features and samples.
 
     Examples
     --------
-    >>> import bayesnmf, tempfile, pathlib
+    >>> import bayesnmf, tempfile
     >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     page = bayesnmf.report(fit, pathlib.Path(folder) / "report.html")
-    ...     "component 0" in page.read_text(encoding="utf-8")
-    True
+    ...     bayesnmf.report(fit, f"{folder}/report.html").name
+    'report.html'
     """
     target = check_page(path)
-    check_source(source, (Fit, Comparison), groups, known)
-    heading = check_title(title)
-    if isinstance(source, Fit) and groups is not None:
-        groups = check_groups(groups, source.row_names)
+    given, heading = Given(groups, image_shape, known, selection, modes), check_title(title)
+    check_source(source, (Fit, Comparison), given)
     with progress_context(progress) as told:
         if isinstance(source, Fit):
-            default, sections = sections_of_fit(source, groups, image_shape, known, told)
+            page = page_of_fit(source, given, told)
         else:
-            default, sections = sections_of_comparison(source, image_shape, told)
-    write_text(target, render(heading or default, sections))
+            page = page_of_comparison(source, image_shape, told)
+    write_text(target, render(with_glossary(replace(page, title=heading or page.title))))
     return target
 
 
-def render(title: str, sections: list[Section], template: str = "page.html", **more: Any) -> str:
-    """Return the page, by default of a fit; every text that it is given is escaped."""
+def render(page: Page, name: str = "page", **more: Any) -> str:
+    """Return a page, by default of a fit; every text that it is given is escaped.
+
+    A browser runs no script but that of the page.
+    """
     with needed_for("a page"):
         from jinja2 import Environment, PackageLoader, StrictUndefined
+        from markupsafe import Markup
 
     environment = Environment(
         loader=PackageLoader("bayesnmf.pages", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         finalize=_without_controls,
     )  # fmt: skip
-    made = f"bayesnmf {bayesnmf.__version__}, Python {platform.python_version()}, {date.today().isoformat()}"
-    return environment.get_template(template).render(title=title, sections=sections, made=made, **more)
+    own = files("bayesnmf.pages")
+    script = "".join(own.joinpath(f"{each}.js").read_text(encoding="utf-8") for each in ("made", SCRIPTS[name]))
+    return environment.get_template(f"{name}.html").render(
+        title=page.title,
+        page=page,
+        made=f"bayesnmf {bayesnmf.__version__}, Python {platform.python_version()}, {date.today().isoformat()}",
+        style=Markup(own.joinpath("page.css").read_text(encoding="utf-8")),
+        script=Markup(script),
+        digest=b64encode(sha256(script.encode()).digest()).decode(),
+        **more,
+    )
+
+
+def with_glossary(page: Page) -> Page:
+    """Return the page with the terms that it uses, explained."""
+    said = [*(each for pair in page.sentences for each in pair), *page.cautions, *(s.words for s in page.sections)]
+    terms = terms_in("\n".join([*said, *(each for tile in page.tiles for each in tile)]))
+    return replace(page, sections=[*page.sections, Section("Glossary", terms=terms)])
 
 
 def _without_controls(value: Any) -> Any:
@@ -129,10 +159,8 @@ DESCRIPTIONS = {
 CHAINS = "Traces and rank histograms of the chains of a sampler."
 
 
-def sections_of_comparison(
-    comparison: Comparison, image_shape: tuple[int, int] | None, told: ProgressReport
-) -> tuple[str, list[Section]]:
-    """Return the heading and the sections."""
+def page_of_comparison(comparison: Comparison, image_shape: tuple[int, int] | None, told: ProgressReport) -> Page:
+    """Return the page."""
     fits = comparison.fits
     first = next(iter(fits.values()))
     n, m = comparison.split.train.shape
@@ -156,4 +184,4 @@ def sections_of_comparison(
         Section("Figures", figures=made),
         Section("How to cite", references=references_of(first.model, [fit.method for fit in fits.values()])),
     ]
-    return f"{', '.join(fits)}: {first.rank} components of {n:,} samples", sections
+    return Page(f"{', '.join(fits)}: {first.rank} components of {n:,} samples", sections)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 MODELS = {
     "poisson": "Poisson factorisation: each count is Poisson distributed, with the product of loadings and components "
     "as its mean; the loadings have a flat prior unless one is given",
@@ -37,9 +39,17 @@ INTERVALS = {
     "draws": "Intervals are central 90 % intervals of posterior draws. Chains that started from one fit describe the "
     "posterior around this one factorisation; bayesnmf.modes finds others.",
 }
+BRIEF = {
+    "point": "none, since this is a point estimate",
+    "mean field": "central 90 % intervals of the mean field, which are too narrow",
+    "sampled": "central 90 % intervals of the draws of a short chain from the fit",
+    "linear response": "central 90 % intervals of the mean field, with widths corrected by linear response",
+    "bootstrap": "central 90 % intervals of a parametric bootstrap",
+    "draws": "central 90 % intervals of posterior draws",
+}
 MARKERS = (
-    "lift: share in the component divided by the share in all counts. log2 change: against the component in which the "
-    "feature is most frequent otherwise, with a 90 % interval. lfsr: local false sign rate, the probability under the "
+    "Lift: share in the component divided by the share in all counts. Log2 change: against the component in which the "
+    "feature is most frequent otherwise, with a 90 % interval. Lfsr: local false sign rate, the probability under the "
     "model that the true change has the other sign."
 )
 P_VALUES = (
@@ -60,3 +70,11 @@ NO_DISTRIBUTION = (
     "that follows from how much the counts vary. Fit with noise='nb1', or 'poisson', for these checks."
 )
 OF_ALL = "Replicated counts are made of all matrices of a fit together, where none of them counts more than others."
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """Return names as a list in a sentence: "a", "a and b", "a, b and 3 more"."""
+    first, rest = (chosen := list(names))[:most], len(chosen) - most
+    if rest > 0:
+        first = [*first, f"{rest:,} more"]
+    return " and ".join([", ".join(first[:-1]), first[-1]] if len(first) > 1 else first)

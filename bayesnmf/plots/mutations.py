@@ -15,7 +15,7 @@ from bayesnmf.assessment.matching import Match
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.plots.checks import check_fits, check_known, check_signatures
 from bayesnmf.plots.strips import STRANDS, Layout, lay_out, runs
-from bayesnmf.plots.style import SMALL, Look, hide_frame, looks_of_fits, make_panels, share_legend, shorten
+from bayesnmf.plots.style import SMALL, Look, hide_frame, leading, looks_of_fits, make_panels, share_legend, shorten
 from bayesnmf.plots.summaries import Interval, match_fits, named_middles, named_sources, summarise_sums
 from bayesnmf.types import Array
 
@@ -28,6 +28,7 @@ def signatures(
     fits: Mapping[str, Fit] | Fit,
     known: Match | None = None,
     *,
+    n: int | None = None,
     reference: str | None = None,
     axes: Any = None,
     figsize: tuple[float, float] | None = None,
@@ -47,16 +48,18 @@ def signatures(
     known : Match, optional
         ``bayesnmf.match(fit, catalogue)`` of the reference. A component's title then has the name of its match and
         their cosine, as "S1: SBS3 (0.97)"; one without a match has its own title alone.
+    n : int, optional
+        Number of components to draw, by default all: those with most expected counts in the reference.
     reference : str, optional
         Label of the fit that determines the bars and the order of the components; by default the first.
     axes : array of Axes, optional
-        Axes to draw on, K of them.
+        Axes to draw on, one for each component that is drawn.
     figsize : tuple of float, optional
         Width and height in inches.
 
     Returns
     -------
-    ndarray of Axes, (K,)
+    ndarray of Axes, (K,) or (n,)
 
     Raises
     ------
@@ -68,27 +71,25 @@ def signatures(
     bayesnmf.match : which known signatures the components are.
     bayesnmf.plots.components : the same for any features.
     """
-    fits = check_fits(fits)
-    reference, orders = match_fits(fits, reference)
+    reference, orders = match_fits(fits := check_fits(fits), reference)
     target = fits[reference]
-    layout = lay_out(check_signatures(target.feature_names))
-    titles = _titles(target, known)
-    heights = 1.2 + LINE * (2 + any(bar.heading for bar in layout.bars))
-    grid, figure = make_panels((target.rank, 1), (9, heights * target.rank + 0.9), figsize, axes)
+    layout, drawn = lay_out(check_signatures(target.feature_names)), leading(target.expected_sizes, n, target.rank)
+    titles = [_titles(target, known)[k] for k in drawn]
+    height = 1.2 + LINE * (2 + any(bar.heading for bar in layout.bars))
+    grid, figure = make_panels((len(drawn), 1), (9, height * len(drawn) + 0.9), figsize, axes)
     chosen = grid.ravel()
-    found = {label: {strand: summarise_sums(fit, orders[label], members, INTERVAL)
+    found = {label: {strand: summarise_sums(fit, orders[label][drawn], members, INTERVAL)
                      for strand, members in layout.members.items()} for label, fit in fits.items()}  # fmt: skip
     for k, ax in enumerate(chosen):
         for turn, strand in enumerate(layout.members):
-            offset = (turn - (len(layout.members) - 1) / 2) * WIDTH / len(layout.members)
-            places = np.arange(len(layout.bars)) + offset
+            places = np.arange(len(layout.bars)) + (turn - (len(layout.members) - 1) / 2) * WIDTH / len(layout.members)
             _bars(ax, layout, strand, places, found[reference][strand].middle[k])
             for label, look, there in _side_by_side(fits, places, WIDTH / len(layout.members)):
                 _intervals(ax, found[label][strand], k, there, (look, label if not turn else ""))
         _dress(ax, layout, titles[k], k == len(chosen) - 1)
     if figure is not None:
-        title = f"Components, each summing to 1: {named_middles(fits)}{named_sources(fits, figure)}"
-        figure.suptitle(title, fontsize=10)
+        about = f"{named_middles(fits)}{named_sources(fits, figure)}"
+        figure.suptitle(f"Components, each summing to 1: {about}", fontsize=10)
     if len(fits) > 1 or len(layout.members) > 1:
         share_legend(chosen, figure)
     return chosen

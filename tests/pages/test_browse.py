@@ -285,7 +285,8 @@ def test_only_whole_words_are_marked():
 def test_the_script_shows_the_first_thirty_at_every_setting(page):
     """In Node.js, with as much of a document as the script needs."""
     fit, given = fitted(), contents(page)
-    script = (Path(bayesnmf.__file__).parent / "pages" / "browse.js").read_text(encoding="utf-8")
+    folder = Path(bayesnmf.__file__).parent / "pages"
+    script = "".join((folder / f"{name}.js").read_text(encoding="utf-8") for name in ("made", "browse"))
     program = Path(__file__).parent / "page_in_node.js"
     done = subprocess.run(["node", program], input=f"{script}\0{json.dumps(given)}", capture_output=True, text=True,
                           check=True)  # fmt: skip
@@ -312,15 +313,10 @@ def test_the_script_shows_the_first_thirty_at_every_setting(page):
     assert found["after"] == next(each["title"] for each in given["components"] if each["number"] == k)
 
 
-def without_policy(page):
-    """Return the text of a page without its policy, under which no script but its own runs."""
-    return re.sub(r"<meta http-equiv.*?>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-
-
 @in_a_browser
 @pytest.mark.parametrize("width", [390, 1280], ids=["phone", "laptop"])
 def test_a_browser_shows_it_whole(page, tmp_path, width):
-    found, errors = probe(without_policy(page), tmp_path, width)
+    found, errors = probe(page.read_text(encoding="utf-8"), tmp_path, width)
     assert (found["cut"], found["squeezed"], found["page"] <= width) == ([], 0, True)
     assert "CONSOLE" not in errors
 

@@ -1,0 +1,84 @@
+"""What other fits say: a comparison of ranks, and fits from other starts, in words and as a section."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bayesnmf import plots
+from bayesnmf.inference import alignment
+from bayesnmf.pages.parts import Section, Table, drawn
+from bayesnmf.pages.reading import Read
+from bayesnmf.pages.words import listed
+from bayesnmf.studies.selection.result import Selection, headings_and_lines
+from bayesnmf.studies.stability.result import Modes
+
+COMES_BACK = 0.8  # share of the runs in which a component should come back
+PREFERS = {
+    "heldout": "Held-out counts are predicted best",
+    "masked": "Held-out entries are predicted best",
+    "evidence": "The evidence is largest",
+    "stability": "Components come back best",
+}
+UNTESTED = "The number of components was chosen by whoever fitted; nothing on this page tests it."
+
+
+def rank_in_words(read: Read) -> str:
+    """Return what is known of the number of components."""
+    found, rank = read.given.selection, read.fit.rank
+    if found is None:
+        return UNTESTED
+    if found.best is None:
+        return "A comparison of numbers of components came to no decision."
+    best = found.best.rank
+    also = "also " if best == rank else ""
+    return f"{PREFERS[found.criterion]} with {also}{best} component{'s' if best != 1 else ''}."
+
+
+def unstable(read: Read) -> list[str]:
+    """Return the components that come back in less than 80 % of the fits from other starts."""
+    if read.given.modes is None or (table := _recurrence(read, read.given.modes)) is None:
+        return []
+    return [
+        title for title, row in zip(read.fit.component_titles, table, strict=True) if row["recurrence"] < COMES_BACK
+    ]
+
+
+def evidence(read: Read) -> list[Section]:
+    """Return sections of the comparison of ranks and of the fits from other starts, if they are given."""
+    found, modes = read.given.selection, read.given.modes
+    return [*([] if found is None else [_ranks(read, found)]), *([] if modes is None else [_stability(read, modes)])]
+
+
+def _ranks(read: Read, found: Selection) -> Section:
+    title, headings, lines = headings_and_lines(found)
+    figure = drawn(lambda: plots.selection(found), "Scores by the number of components.")
+    text = [rank_in_words(read), f"{title[:1].upper()}{title[1:]}."]
+    tables = [Table(headings, lines)]
+    return Section("How many components?", text, cautions=found.cautions, figures=[figure], tables=tables)
+
+
+def _stability(read: Read, modes: Modes) -> Section:
+    table, number = _recurrence(read, modes), len(modes.runs)
+    figure = drawn(lambda: plots.modes(modes), "Fits from other starts: their objectives, and which are alike.")
+    if table is None:
+        text = [f"This fit is none of the {len(modes.table)} modes that {number} fits from other starts ended in."]
+        return Section("Do components come back?", text, figures=[figure])
+    rows = [
+        [title, f"{row['runs']:.0f} of {number}", f"{row['closeness']:.2f}", f"{row['least']:.2f}"]
+        for title, row in zip(read.fit.component_titles, table, strict=True)
+    ]
+    often = [title for title in read.fit.component_titles if title not in unstable(read)]
+    text = [f"In at least {COMES_BACK:.0%} of {number} fits from other starts come back: {listed(often) or 'none'}."]
+    tables = [Table(["component", "comes back in fits", "mean cosine", "least cosine"], rows)]
+    return Section("Do components come back?", text, cautions=modes.cautions, figures=[figure], tables=tables)
+
+
+def _recurrence(read: Read, modes: Modes) -> list[dict[str, Any]] | None:
+    """Return how often each component of the fit comes back; None if the fit is none of the modes."""
+    mode = modes.assign(read.fit)
+    if mode is None:
+        return None
+    order = alignment.match_fits(modes.fits[mode], read.fit)
+    own: Any = modes.components.loc[mode]
+    records = own.to_dict("records")
+    return [records[k] for k in order]

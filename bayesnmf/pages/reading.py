@@ -1,0 +1,74 @@
+"""What the page of a fit is made of: the fit, what its intervals are read from, and all that is asked of it once."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.colors import to_hex
+
+from bayesnmf.assessment.matching import Match
+from bayesnmf.assessment.predictive_checks import PredictiveChecks, predictive_checks
+from bayesnmf.data.several import is_weighted
+from bayesnmf.fitting.fitted import Fit
+from bayesnmf.pages.words import NO_DISTRIBUTION, OF_ALL, ON_DISK
+from bayesnmf.plots.style import colours_of_leading, leading
+from bayesnmf.priors.noise import Quasi
+from bayesnmf.results.intervals import for_intervals
+from bayesnmf.results.replication import number_to_replicate
+from bayesnmf.results.topic_model import to_topic_model
+from bayesnmf.studies.selection.result import Selection
+from bayesnmf.studies.stability.result import Modes
+from bayesnmf.types import Array
+
+REPLICATES = 50
+
+
+class Given(NamedTuple):
+    """What the caller gives beside a fit; `groups` are checked by the page of a fit."""
+
+    groups: Any = None
+    image_shape: tuple[int, int] | None = None
+    known: Match | None = None
+    selection: Selection | None = None
+    modes: Modes | None = None
+
+
+class Read(NamedTuple):
+    """A fit as a page reads it.
+
+    `intervals` is the fit with what intervals are read from; `shares` are those of components in rows, `sizes` in all
+    expected counts; `lead` has the leading component of each row, and −1 without counts. `checks` are None where there
+    can be none, for the reason `unchecked`.
+    """
+
+    fit: Fit
+    given: Given
+    intervals: Fit
+    shares: Array
+    sizes: Array
+    lead: Array
+    colours: list[str]
+    checks: PredictiveChecks | None
+    unchecked: str
+
+
+def read(fit: Fit, given: Given) -> Read:
+    """Return the fit as a page reads it, after predictive checks."""
+    lead = fit.leading_components()["component"].cat.codes.to_numpy(np.intp)
+    sizes = fit.expected_sizes / max(fit.expected_sizes.sum(), np.finfo(float).tiny)
+    colours = colours_of_leading(fit.rank, leading(fit.expected_sizes, None))  # as in the structure plot
+    why, found = _why_unchecked(fit), None
+    if not why:
+        found = predictive_checks(fit, number_to_replicate(fit, REPLICATES), seed=fit.seed)
+    own: Any = list(map(to_hex, colours))
+    return Read(fit, given, for_intervals(fit), to_topic_model(fit).proportions, sizes, lead, own, found, why)
+
+
+def _why_unchecked(fit: Fit) -> str:
+    """Return why there are no predictive checks, or how to make them; "" if there can be some."""
+    if not fit.counts.rows_held:
+        return ON_DISK
+    if isinstance(fit.noise, Quasi):
+        return NO_DISTRIBUTION
+    return OF_ALL if fit.is_of_matrix or is_weighted(fit.counts) else ""

@@ -1,0 +1,145 @@
+"""What a page says first: it follows from the fit and its checks, and bad news comes with good."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+import smallfits
+from plain import even_priors, plain_map, plain_vi
+
+import bayesnmf
+from bayesnmf.assessment.predictive_checks import PredictiveChecks
+from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, Status
+from bayesnmf.pages.cloud import cloud_of
+from bayesnmf.pages.in_short import in_short, tiles
+from bayesnmf.pages.of_evidence import UNTESTED, rank_in_words, unstable
+from bayesnmf.pages.of_samples import typical_rows
+from bayesnmf.pages.reading import Given, Read
+from bayesnmf.pages.words import listed
+from bayesnmf.results.checks import Groups
+from bayesnmf.results.topic_model import to_topic_model
+from bayesnmf.studies.selection.record import Candidate
+from bayesnmf.studies.selection.result import Selection
+
+DRAWN = bayesnmf.simulate(size=(40, 12), rank=3, priors=even_priors(total=400), seed=1)
+
+
+@cache
+def fitted(method="vi"):
+    options = {"vi": plain_vi(tol=1e-3, intervals="mean_field"), "map": plain_map(tol=0, max_iter=50)}[method]
+    return bayesnmf.fit(DRAWN.counts, rank=3, method=method, seed=0, options=options)
+
+
+def checked(p_adjusted):
+    """Return checks of five statistics, of which the observed ones are larger than expected."""
+    names = ["total", "share of zeros", "largest count", "dispersion", "misfit"]
+    table = pd.DataFrame({"observed": 2.0, "mean": 1.0, "p_value": p_adjusted, "p_adjusted": p_adjusted}, names)
+    replicated = {"misfit": np.zeros(24)}
+    return PredictiveChecks(table, table, table, table, replicated, 50, 0.9, "gamma_poisson", "vi", [])
+
+
+def read(fit, checks=None, given=None, colours=("#000000",) * 3):
+    lead = fit.leading_components()["component"].cat.codes.to_numpy(np.intp)
+    sizes = fit.expected_sizes / fit.expected_sizes.sum()
+    return Read(fit, given or Given(), fit, to_topic_model(fit).proportions, sizes, lead, list(colours), checks, "")
+
+
+FINE, BAD = checked([0.9] * 5), checked([0.9, 0.9, 0.9, 0.001, 0.001])
+
+
+def test_a_fit_that_converged_while_checks_fail_says_so_first():
+    sentences, shown = dict(in_short(read(fitted(), BAD))), tiles(read(fitted(), BAD))
+    assert sentences["Failed"].startswith("Two of 5 checks of the model failed: ")
+    assert "counts vary more around their expected values" in sentences["Failed"]
+    assert "too narrow" in sentences["To be trusted"]
+    assert "hold for the model at best" in sentences["To be trusted"]
+    assert [(tile.tone, tile.word) for tile in shown[:3]] == [
+        ("good", "converged"), ("bad", "2 of 5 failed"), ("doubt", "too narrow")
+    ]  # fmt: skip
+
+
+def test_a_fit_without_faults_says_that_nothing_failed():
+    sentences = dict(in_short(read(fitted(), FINE)))
+    assert sentences["Found"].startswith("Three components describe 40 samples, by counts of 12 features. ")
+    assert sentences["Found"].endswith(UNTESTED)
+    assert sentences["Failed"].startswith("Nothing: the fit came to rest, and none of 5 checks of the model failed")
+    assert "checks failed" not in sentences["To be trusted"]
+
+
+@pytest.mark.parametrize(
+    ("status", "tone", "failed", "trusted"),
+    [
+        (Status(False, "reached max_iter", 9), "doubt", "had not come to rest (reached max_iter)", "provisional"),
+        (Status(False, INTERRUPTED, 9), "bad", "was interrupted", "provisional"),
+        (Status(False, NOT_A_NUMBER, 9), "bad", "cannot be used", "Nothing on this page"),
+    ],
+)
+def test_a_fit_that_did_not_come_to_rest(status, tone, failed, trusted):
+    made = read(replace(fitted(), status=status), FINE)
+    sentences = dict(in_short(made))
+    assert tiles(made)[0].tone == tone
+    assert failed in sentences["Failed"]
+    assert trusted in sentences["To be trusted"]
+
+
+@smallfits.quietly
+def test_chains_that_disagree_are_told_without_jargon():
+    fit = smallfits.fit(method="gibbs")
+    for r_hat, ess, word in ((1.2, 500, "chains do not agree yet"), (1.0, 20, "too few draws")):
+        told = replace(fit, diagnostics=fit.diagnostics | {"max_r_hat": r_hat, "min_ess": ess})
+        made = read(told, FINE, colours=["#000000"] * fit.rank)
+        assert tiles(made)[0].word == word
+        assert dict(in_short(made))["To be trusted"].startswith("Take the intervals as provisional")
+        assert tiles(made)[2][1:3] == ("doubt", "provisional")
+
+
+def test_points_have_no_intervals_and_checks_that_were_not_made_are_told():
+    made = read(fitted("map"))
+    assert tiles(made)[1].word == "not made"
+    assert tiles(made)[2].word == "none"
+    assert dict(in_short(made))["Failed"].endswith("The model was not checked against the counts.")
+
+
+def test_a_comparison_of_ranks_is_told():
+    table = pd.DataFrame({"mean": [1.0]}, pd.MultiIndex.from_tuples([("gamma_poisson", 4)], names=["model", "rank"]))
+    found = Selection(table, table, Candidate("gamma_poisson", 4), "map", 0.9, False)
+    assert rank_in_words(read(fitted(), given=Given(selection=found))) == (
+        "Held-out counts are predicted best with 4 components."
+    )
+    none = replace(found, best=None)
+    assert "no decision" in rank_in_words(read(fitted(), given=Given(selection=none)))
+
+
+def test_components_that_do_not_come_back_are_not_to_be_interpreted():
+    found = bayesnmf.modes(DRAWN.counts, rank=3, starts=3, seed=0, options=plain_vi(tol=1e-3))
+    fit = bayesnmf.fit(DRAWN.counts, rank=3, seed=0, options=plain_vi(tol=1e-3, start=found.best))
+    components = found.components.assign(recurrence=1.0)
+    components.loc[(0, 1), "recurrence"] = 0.5
+    made = read(fit, FINE, Given(modes=replace(found, components=components)))
+    lost = np.argmax(fit.components @ found.best.components[1])
+    assert unstable(made) == [f"component {lost}"]
+    assert f"Do not interpret component {lost}" in dict(in_short(made))["To be trusted"]
+
+
+def test_typical_rows_are_those_nearest_to_the_mean_of_the_rows_that_a_component_leads():
+    shares = np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.1, 0.9], [0.5, 0.5]])
+    assert typical_rows(shares, np.array([0, 0, 0, 1, -1])) == [1, 3]
+
+
+def test_the_cloud_has_a_dot_for_each_sample_and_grey_beyond_the_leading_components():
+    groups = Groups(np.array(["a", None] * 20, dtype=object), ["a"])
+    cloud = cloud_of(read(fitted(), given=Given(groups=groups)))
+    assert len(cloud.dots) == 40
+    assert all(0 <= dot.x <= cloud.width and 0 <= dot.y <= cloud.height for dot in cloud.dots)
+    component, group = cloud.legends
+    assert [words for _, words in component.colours] == ["component 0", "component 1", "component 2"]
+    assert [words for _, words in group.colours] == ["a", "others"]
+    lead = fitted().leading_components()["component"].cat.codes.tolist()
+    assert [dot.colours for dot in cloud.dots] == [[k, i % 2] for i, k in enumerate(lead)]
+
+
+@pytest.mark.parametrize(("names", "told"), [([], ""), ("a", "a"), ("ab", "a and b"), ("abcd", "a, b and 2 more")])
+def test_names_in_a_sentence(names, told):
+    assert listed(names, 2) == told
