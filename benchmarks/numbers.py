@@ -51,7 +51,7 @@ def record() -> dict[str, str]:
 
 
 def start() -> dict[str, str]:
-    """Return the seconds of `import bayesnmf`, and of a first and a second fit of 30 × 20 counts with the interpreter."""
+    """Return the seconds of `import bayesnmf`, and of a first and a second fit of 30 × 20 counts, start included."""
     with tempfile.TemporaryDirectory() as cache:
         seconds_of(python("import bayesnmf"), cache)
         first = seconds_of(python(FIRST), cache)
