@@ -12,6 +12,7 @@ PACKAGES = {
     "arviz_stats": "arviz[h5netcdf]",
     "jax": "numpyro",
     "jinja2": "jinja2",
+    "markupsafe": "jinja2",
     "matplotlib": "matplotlib",
     "numpyro": "numpyro",
     "sklearn": "scikit-learn",

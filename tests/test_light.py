@@ -12,6 +12,7 @@ import pytest
 import smallfits
 
 import bayesnmf
+from bayesnmf import cli
 from bayesnmf.needs import PACKAGES
 
 ROOT = Path(__file__).parents[1]
@@ -82,10 +83,8 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("message", CALLS)
-def test_what_needs_more_says_what_to_install(message, monkeypatch):
-    """The library is hidden, and what loaded it is forgotten: the package is as in a new process without it."""
-    library, call = CALLS[message]
+def hide(library, monkeypatch):
+    """Hide a library, and forget what loaded it: the package is as in a new process without it."""
     for name in list(sys.modules):
         if name.startswith("bayesnmf.") and uses(name, library):
             monkeypatch.delitem(sys.modules, name)
@@ -93,8 +92,23 @@ def test_what_needs_more_says_what_to_install(message, monkeypatch):
         if name.partition(".")[0] == library:
             monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, library, None)
+
+
+@pytest.mark.parametrize("message", CALLS)
+def test_what_needs_more_says_what_to_install(message, monkeypatch):
+    library, call = CALLS[message]
+    hide(library, monkeypatch)
     with pytest.raises(ImportError, match=rf"^{message}, which is not installed: pip install '?[\w-]+"):
         call()
+
+
+@pytest.mark.parametrize(("command", "library"), [("report", "matplotlib"), ("browse", "markupsafe")])
+def test_commands_say_what_to_install(command, library, tmp_path, monkeypatch, capsys):
+    smallfits.fit("gamma_poisson", "map").save(tmp_path / "fit.nc")
+    hide(library, monkeypatch)
+    assert cli.main([command, str(tmp_path / "fit.nc"), "--out", str(tmp_path / "page.html")]) == 2
+    said = f"bayesnmf: error: bayesnmf.{command} needs {PACKAGES[library]}, which is not installed: pip install "
+    assert capsys.readouterr().err.startswith(said)
 
 
 def uses(name, library):

@@ -32,9 +32,9 @@ def run(options: argparse.Namespace) -> int:
     outputs = check_outputs({"--out": options.out}, (), (options.fit, options.texts, options.names))
     check_suffix(outputs["--out"], "--out", (".html", ".htm"))
 
+    from bayesnmf import browse
     from bayesnmf.cli.reading import read_column, read_fit
     from bayesnmf.cli.writing import about_fit, tell
-    from bayesnmf.pages.browse import browse
     from bayesnmf.places import check_plots_can_be_drawn
 
     check_plots_can_be_drawn()

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     outputs = check_outputs({"--csv": options.csv}, (), (options.file,))
     counts, _ = read_counts_of(options)
 
-    from bayesnmf.theorems.statements import equivalences
+    from bayesnmf import equivalences
     from bayesnmf.theorems.table import WIDTH
 
     found = equivalences(counts, rank, iterations=iterations, seed=seed, progress=not options.quiet)

@@ -41,10 +41,10 @@ def run(options: argparse.Namespace) -> int:
     check_suffix(outputs["--out"], "--out", (".html", ".htm"))
     shape: Any = None if options.image_shape is None else check_pair_of_numbers(options.image_shape, "--image-shape")
 
+    from bayesnmf import report
     from bayesnmf.assessment.matching import match
     from bayesnmf.cli.reading import read_column, read_fit
     from bayesnmf.cli.writing import about_fit, tell
-    from bayesnmf.pages.report import report
     from bayesnmf.places import check_plots_can_be_drawn
 
     check_plots_can_be_drawn()
