@@ -67,4 +67,5 @@ def opening(path: Path) -> tuple[str, str]:
     text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     title, _, rest = text.lstrip("# ").partition("\n")
     paragraph = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", rest.strip().split("\n\n")[0].replace("\n", " "))
-    return title.strip(), re.split(r"(?<=[.?!])\s", paragraph)[0]
+    sentences = re.sub(r"^\*\*[^*]*\*\*\s*", "", paragraph)  # without what the paragraph is about, in bold
+    return title.strip(), re.split(r"(?<=[.?!])\s", sentences)[0]

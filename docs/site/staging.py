@@ -77,7 +77,7 @@ def include(markdown: str) -> str:
     """
 
     def diagrams(match: re.Match[str]) -> str:
-        model, half = match[1], "{width=48%}"
+        model, half = match[1], '{width="48%"}'
         return f"![Diagram of {model}]({model}.png){half} ![The same with allocations]({model}_augmented.png){half}"
 
     def figure(match: re.Match[str]) -> str:
@@ -86,7 +86,7 @@ def include(markdown: str) -> str:
         return f"![{name}](/gallery/{name}.png)\n\n*{about}* [Its code is in the gallery](#gallery-{name})."
 
     markdown = re.sub(r"<!-- plate: (\w+) -->", diagrams, markdown)
-    markdown = re.sub(r"<!-- figure: (\w+) -->", figure, markdown)
+    markdown = re.sub(r"^<!-- figure: (\w+) -->$", figure, markdown, flags=re.MULTILINE)
     return re.sub(r"<!-- source: (\S+) -->", lambda match: source_page(match[1]).split("\n", 2)[2], markdown)
 
 
