@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np  # noqa: F401  what everything rests on, loaded here so that a first use is not slower for it
 
+from bayesnmf.groups import GROUPS
 from bayesnmf.needs import needed_for
 
 __version__ = "0.2.0"
@@ -23,6 +24,7 @@ _HOMES = {"models": "bayesnmf"} | {
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]
+_SHOWN = sorted({*_HOMES, *GROUPS} - {name for group in GROUPS.values() for name in group})
 
 _root = Path(__file__).parent.parent
 if not (_root / "bayesnmf" / "models").exists() and (_root / "models" / "likelihood.py").exists():
@@ -30,6 +32,8 @@ if not (_root / "bayesnmf" / "models").exists() and (_root / "models" / "likelih
 
 
 def __getattr__(name: str) -> Any:
+    if name in GROUPS:
+        return import_module(f"bayesnmf.{name}")
     if name in _HOMES:
         home = _HOMES[name]
         try:
@@ -41,4 +45,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return ["__version__", *_SHOWN]  # what an interactive session completes: the groups have the other names

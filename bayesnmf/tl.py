@@ -15,13 +15,14 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.results.annotation import check_key, proportions_of, settings_of
 from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.intervals import for_intervals
+from bayesnmf.types import MethodName, ModelName
 
 
 def fit(
     adata: Any,
-    model: str = "gamma_poisson",
+    model: ModelName = "gamma_poisson",
     rank: int | None = None,
-    method: str = "vi",
+    method: MethodName = "vi",
     *,
     key_added: str = "bayesnmf",
     **settings: Any,

@@ -20,8 +20,8 @@ FOR_READERS = re.compile(
 
 # Rooms from the ground up: a file imports only what stands in its own room or in one before it, inside functions too.
 ROOMS = [
-    "models", "needs", "types", "checks", "writing", "text", "cards", "places", "kernels.cpu", "kernels.gpu", "priors",
-    "options", "data", "data.blocks", "datasets", "inference", "inference.blocked", "inference.checkpoints",
+    "models", "groups", "needs", "types", "checks", "writing", "text", "cards", "places", "kernels.cpu", "kernels.gpu",
+    "priors", "options", "data", "data.blocks", "datasets", "inference", "inference.blocked", "inference.checkpoints",
     "inference.ascent", "inference.response", "inference.marginal", "inference.starts", "inference.device",
     "inference.sampling", "inference.tempering", "results", "fitting", "tl", "assessment", "theorems", "studies",
     "studies.stability", "studies.selection", "studies.calibration", "estimators", "plots", "studies.comparison",

@@ -24,7 +24,7 @@ from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.noise import Noise
 from bayesnmf.priors.specification import PARAMETER
 from bayesnmf.results.mixing import r_hat_and_ess
-from bayesnmf.types import Array
+from bayesnmf.types import Array, NoiseName
 
 DOUBTFUL = 0.05  # chances from here to 1 less it are judged by R-hat
 R_HAT, MANY = 1.2, 0.1  # R-hat that is high, and the share of the doubtful chances above it that is cautioned of
@@ -36,7 +36,7 @@ def assign(
     catalogue: Any,
     *,
     extra: int = 0,
-    noise: str | Noise = "poisson",
+    noise: NoiseName | Noise = "poisson",
     missing: Any = None,
     chains: int = 2,
     draws: int = 100,

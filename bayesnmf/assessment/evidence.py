@@ -34,6 +34,7 @@ from bayesnmf.priors import Dirichlet, Priors
 from bayesnmf.priors.checks import check_collapsible, check_family, check_noise
 from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise
 from bayesnmf.priors.specification import check_model
+from bayesnmf.types import ModelName
 
 MOST_ALLOCATIONS = 100_000
 MOST_VISITS = 10**12  # about an hour
@@ -46,7 +47,7 @@ FEW_COUNTS = 200  # total up to which single counts are the default: benchmarks/
 
 def log_evidence(
     counts: Any,
-    model: str = "gamma_poisson",
+    model: ModelName = "gamma_poisson",
     rank: int = 10,
     method: Literal["tempered", "tokens", "exact"] | None = None,
     *,

@@ -31,7 +31,7 @@ from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.pair import replace_sides, with_defaults
 from bayesnmf.priors.specification import MODELS, SPARSE, check_model
 from bayesnmf.priors.values import separate_scale
-from bayesnmf.types import Array
+from bayesnmf.types import Array, ModelName, NoiseName
 
 MEAN_TOTAL = 200.0
 LARGEST_DENSE = 2 * 2**30
@@ -106,7 +106,7 @@ def effective(simulation: Simulation) -> Array:
 
 
 def simulate(
-    model: str = "gamma_poisson",
+    model: ModelName = "gamma_poisson",
     size: tuple[int, int | Mapping[str, int]] = (100, 50),
     rank: int = 5,
     *,
@@ -114,7 +114,7 @@ def simulate(
     formula: str | None = None,
     covariates: Any = None,
     effects: ArrayLike | None = None,
-    noise: str | Noise | Mapping[str, str | Noise] = "poisson",
+    noise: NoiseName | Noise | Mapping[str, NoiseName | Noise] = "poisson",
     totals: ArrayLike | None = None,
     batch: Any = None,
     row_exposure: ArrayLike | None = None,

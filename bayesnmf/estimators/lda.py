@@ -6,6 +6,7 @@ from typing import Any
 
 from bayesnmf.estimators.nmf import BayesNMF
 from bayesnmf.priors import Priors
+from bayesnmf.types import MethodName
 
 
 class BayesLDA(BayesNMF):
@@ -31,7 +32,7 @@ class BayesLDA(BayesNMF):
         self,
         n_components: int = 10,
         *,
-        method: str = "vi",
+        method: MethodName = "vi",
         priors: Priors | None = None,
         tol: float | None = None,
         max_iter: int | None = None,

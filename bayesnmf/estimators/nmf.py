@@ -41,7 +41,7 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.streaming import MinibatchVI
 from bayesnmf.options import METHODS, VI
 from bayesnmf.priors import Priors
-from bayesnmf.types import Array
+from bayesnmf.types import Array, MethodName, ModelName
 
 LARGEST_SEED = 2**31 - 1
 TYPES = [np.float64, np.float32]
@@ -107,8 +107,8 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self,
         n_components: int = 10,
         *,
-        model: str = "gamma_poisson",
-        method: str = "vi",
+        model: ModelName = "gamma_poisson",
+        method: MethodName = "vi",
         priors: Priors | None = None,
         tol: float | None = None,
         max_iter: int | None = None,

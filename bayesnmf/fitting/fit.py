@@ -39,14 +39,15 @@ from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.specification import check_model
 from bayesnmf.results.cautions import warn_of
 from bayesnmf.results.record import FitRecord
+from bayesnmf.types import MethodName, ModelName, NoiseName
 
 
 @explains_names
 def fit(
     counts: Any,
-    model: str = "gamma_poisson",
+    model: ModelName = "gamma_poisson",
     rank: int | None = None,
-    method: str = "vi",
+    method: MethodName = "vi",
     *,
     seed: int | None = None,
     options: Options | None = None,
@@ -54,7 +55,7 @@ def fit(
     seeds: Mapping[str, Sequence[Any]] | Seeds | str | Path | None = None,
     formula: str | None = None,
     covariates: Any = None,
-    noise: str | Noise | Mapping[str, str | Noise] = "poisson",
+    noise: NoiseName | Noise | Mapping[str, NoiseName | Noise] = "poisson",
     observed: Any = None,
     missing: Any = None,
     weights: Mapping[str, float] | None = None,

@@ -40,7 +40,7 @@ from bayesnmf.priors.checks import check_noise, check_one_prior_for_all_rows
 from bayesnmf.priors.noise import Noise
 from bayesnmf.priors.specification import SPARSE, check_model
 from bayesnmf.results.record import LEARNED
-from bayesnmf.types import Array
+from bayesnmf.types import Array, ModelName, NoiseName
 
 # Rows for the start. On four fifths of nips, LDA, K = 20, ten epochs of blocks of 256 rows, the perplexity of withheld
 # rows was 2,203 with a start from 256 rows, 2,105 from 512, 2,044 from 1,024, and 2,007 by all rows at once.
@@ -103,12 +103,12 @@ class MinibatchVI:
 
     def __init__(
         self,
-        model: str = "gamma_poisson",
+        model: ModelName = "gamma_poisson",
         rank: int = 10,
         *,
         total_rows: int | None = None,
         options: VI | None = None,
-        noise: str | Noise = "poisson",
+        noise: NoiseName | Noise = "poisson",
         feature_exposure: Any = None,
         seed: int | None = None,
     ) -> None:

@@ -1,5 +1,8 @@
 """Options of a fit: one frozen class for each method, and a start."""
 
+from typing import Any
+
+from bayesnmf.groups import GROUPS, member_of
 from bayesnmf.options.closed_form import BLD, MAP, VI
 from bayesnmf.options.methods import METHODS, Method, Options, methods_with, options_of
 from bayesnmf.options.sampled import NUTS, SMC, SVI, Gibbs
@@ -20,3 +23,11 @@ __all__ = [
     "methods_with",
     "options_of",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return member_of("options", name)
+
+
+def __dir__() -> list[str]:
+    return [*GROUPS["options"]]

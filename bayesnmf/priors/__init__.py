@@ -5,6 +5,9 @@ and `log_density`. Priors are conjugate, so the conditional of a prior belongs t
 `HierarchicalGamma` is a `Gamma`.
 """
 
+from typing import Any
+
+from bayesnmf.groups import GROUPS, member_of
 from bayesnmf.priors.dirichlet import Dirichlet
 from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.gamma import Gamma
@@ -23,3 +26,11 @@ __all__ = [
     "ScaledProportions",
     "matrix",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return member_of("priors", name)
+
+
+def __dir__() -> list[str]:
+    return [*GROUPS["priors"]]

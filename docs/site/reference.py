@@ -36,7 +36,8 @@ GROUPS = {
     ),
     "options": Group(
         "Options of the methods",
-        "Each method has a class of options, given as `fit(..., options=...)`. What is left out is chosen.",
+        "Each method has a class of options, given as `fit(..., options=...)`. What is left out is chosen. "
+        "`bayesnmf.options`, `bayesnmf.priors` and `bayesnmf.results` complete the names of each kind.",
         ("MAP", "VI", "BLD", "Gibbs", "NUTS", "SMC", "SVI", "Start", "Checkpoint"),
     ),
     "priors": Group(

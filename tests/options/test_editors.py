@@ -1,6 +1,26 @@
-"""What an editor offers after a call."""
+"""What an editor offers after a call, and while it is written; what type checkers say of code of users."""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
 
 import pytest
+
+import bayesnmf
+from bayesnmf import types
+from bayesnmf.groups import GROUPS
+from bayesnmf.options import METHODS
+from bayesnmf.priors.noise import NOISES
+from bayesnmf.priors.specification import MODELS
+
+USER_CODE = Path(__file__).parents[1] / "typing" / "user_code.py"
+COMMANDS = {
+    "mypy": [sys.executable, "-m", "mypy", "--strict", "--config-file", "pyproject.toml"],
+    "basedpyright": ["basedpyright", "--level", "error", "--pythonpath", sys.executable],
+}
 
 
 @pytest.mark.parametrize(
@@ -11,3 +31,32 @@ def test_an_editor_completes_what_a_call_returns(call, offered):
     jedi = pytest.importorskip("jedi")
     code = f"import bayesnmf\nfound = bayesnmf.{call}\nfound.{offered[:3]}"
     assert offered in {each.name for each in jedi.Script(code).complete(3, 9)}
+
+
+@pytest.mark.parametrize(
+    ("words", "known"), [(types.ModelWord, MODELS), (types.MethodWord, METHODS), (types.NoiseWord, NOISES)]
+)
+def test_an_editor_offers_every_word_that_there_is(words, known):
+    assert sorted(get_args(words)) == sorted(known)
+
+
+def test_an_interactive_session_completes_names_in_groups():
+    grouped = [name for group in GROUPS.values() for name in group]
+    assert sorted({*dir(bayesnmf), *grouped} - {*GROUPS}) == sorted(bayesnmf.__all__)
+    assert len(grouped) == len(set(grouped))
+    assert not {*grouped} & {*dir(bayesnmf)}
+    for group, names in GROUPS.items():
+        assert group in dir(bayesnmf)
+        assert dir(getattr(bayesnmf, group)) == sorted(names)
+        assert all(getattr(getattr(bayesnmf, group), name) is getattr(bayesnmf, name) for name in names)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("checker", COMMANDS)
+def test_code_of_users_has_the_types_that_it_says(checker):
+    """A wrong keyword must be an error, too: `type: ignore` of what is none is one."""
+    if not (importlib.util.find_spec(checker) if checker == "mypy" else shutil.which(checker)):
+        pytest.skip(f"{checker} is not installed")
+    folder = Path(bayesnmf.__file__).parents[1]
+    done = subprocess.run([*COMMANDS[checker], str(USER_CODE)], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

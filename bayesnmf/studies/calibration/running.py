@@ -41,7 +41,7 @@ from bayesnmf.studies.calibration.checks import (
 )
 from bayesnmf.studies.calibration.quantities import Points, draws_as_points, evaluate, names_for, true_point
 from bayesnmf.studies.calibration.result import Calibration
-from bayesnmf.types import Array
+from bayesnmf.types import Array, MethodName, ModelName
 
 TOTALS = 20
 MOST_SIMULATIONS = 10**6
@@ -62,8 +62,8 @@ class CalibrationPlan:
 
 
 def calibrate(
-    model: str = "gamma_poisson",
-    method: str = "gibbs",
+    model: ModelName = "gamma_poisson",
+    method: MethodName = "gibbs",
     *,
     size: tuple[int, int] = (6, 5),
     rank: int = 2,

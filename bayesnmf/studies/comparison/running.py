@@ -55,6 +55,7 @@ from bayesnmf.studies.comparison.measures import (
     measure_all,
 )
 from bayesnmf.studies.comparison.report import Comparison
+from bayesnmf.types import MethodName, ModelName, NoiseName
 
 # Enough for R-hat ≤ 1.05 and ESS ≥ 100 on the default data; dispersed runs only show where other starts lead.
 DEFAULTS: dict[str, Options] = {
@@ -126,12 +127,12 @@ class Settings:
 
 def compare(
     counts: Any,
-    model: str = "gamma_poisson",
+    model: ModelName = "gamma_poisson",
     rank: int = 8,
-    methods: Sequence[str] = ("map", "vi", "gibbs", "nuts"),
+    methods: Sequence[MethodName] = ("map", "vi", "gibbs", "nuts"),
     *,
     seeds: Mapping[str, Sequence[Any]] | Seeds | str | Path | None = None,
-    noise: str | Noise = "poisson",
+    noise: NoiseName | Noise = "poisson",
     seed: int = 0,
     settings: Settings | None = None,
     observed: Any = None,

@@ -48,14 +48,15 @@ from bayesnmf.studies.selection.masked import by_masked_entries
 from bayesnmf.studies.selection.plan import SelectionPlan
 from bayesnmf.studies.selection.record import Candidate
 from bayesnmf.studies.selection.result import Selection
+from bayesnmf.types import MethodName, ModelName
 
 
 @explains_names
 def select(
     counts: Any,
-    models: Iterable[str] | str = ("gamma_poisson",),
+    models: Iterable[ModelName] | ModelName = ("gamma_poisson",),
     ranks: Iterable[int] | int = (2, 3, 4, 5, 6, 8, 10),
-    method: str | None = None,
+    method: MethodName | None = None,
     *,
     seeds: Mapping[str, Sequence[Any]] | Seeds | str | Path | None = None,
     formula: str | None = None,

@@ -51,6 +51,7 @@ from bayesnmf.studies.stability.result import Modes
 from bayesnmf.studies.stability.running import MOST_STARTS, Runs, fit_from_starts, varied_options, with_one_power
 from bayesnmf.studies.stability.stacking import Stacking, stack
 from bayesnmf.studies.stability.tables import mode_table, recurrence_table, run_table
+from bayesnmf.types import MethodName, ModelName, NoiseName
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,9 +60,9 @@ if TYPE_CHECKING:
 @explains_names
 def modes(
     counts: Any,
-    model: str = "gamma_poisson",
+    model: ModelName = "gamma_poisson",
     rank: int | None = None,
-    method: str = "vi",
+    method: MethodName = "vi",
     *,
     starts: int = 20,
     options: Options | None = None,
@@ -69,7 +70,7 @@ def modes(
     seeds: Mapping[str, Sequence[Any]] | Seeds | str | Path | None = None,
     formula: str | None = None,
     covariates: Any = None,
-    noise: str | Noise = "poisson",
+    noise: NoiseName | Noise = "poisson",
     observed: Any = None,
     missing: Any = None,
     batch: Any = None,
