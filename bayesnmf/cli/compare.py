@@ -7,7 +7,7 @@ from typing import Any
 
 from bayesnmf.cli.checks import check_list, check_outputs, check_suffix, check_whole
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
-from bayesnmf.cli.names import METHODS, MODELS
+from bayesnmf.cli.names import METHODS, MODELS, WHICH
 from bayesnmf.cli.shared import add_checkpoint, add_counts, add_printing, add_seed, add_seeds
 
 HELP = "fit one model by several methods and compare them"
@@ -15,8 +15,10 @@ DESCRIPTION = (
     "Fit one model to the same counts by several methods, align the components, score held-out counts, and write a "
     "table, an ArviZ file and figures."
 )
-EXAMPLES = """  bayesnmf compare
-  bayesnmf compare counts.csv --rank 5 --methods map,vi,gibbs --out results/ --html results.html"""
+EXAMPLES = f"""  bayesnmf compare
+  bayesnmf compare counts.csv --rank 5 --methods map,vi,gibbs --out results/ --html results.html
+
+{WHICH}"""
 
 
 def add(command: argparse.ArgumentParser) -> None:

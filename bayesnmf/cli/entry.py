@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
+from difflib import get_close_matches
 from io import TextIOWrapper
 from pathlib import Path
 from textwrap import fill
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from bayesnmf.cli import assign, browse, compare, equivalences, fit, modes, report, select, simulate, transform
-from bayesnmf.cli.codes import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, SIGNALLED
+from bayesnmf.cli.codes import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, SIGNALLED, SUCCESS
 from bayesnmf.text import Unread
 
 COMMANDS: dict[str, ModuleType] = {
@@ -53,16 +55,34 @@ exit codes:
 bayesnmf COMMAND --help explains each command."""
 
 
-def build_parser() -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """A parser that suggests the command or option that is nearest to one that it does not know."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and error, with a suggestion, and exit with code 2."""
+        unknown = re.search(r"invalid choice: '(\S+)'|unrecognized arguments: .*?(--[\w-]+)", message)
+        choices = re.findall(r"'(\S+?)'", message.partition("choose from")[2])
+        known = choices or [*COMMANDS, *re.findall(r"--[a-z-]+", self.format_help())]
+        close = get_close_matches(unknown[1] or unknown[2], known, n=1) if unknown else []
+        super().error(message + (f"; did you mean {close[0]}?" if close else ""))
+
+    def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
+        """Return the options of a command, whose own parser tells of those that it does not know."""
+        options, unknown = self.parse_known_args(arguments)
+        if unknown:
+            parser: Parser = getattr(options, "parser", self)
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options
+
+
+def build_parser() -> Parser:
     """Build the parser of all commands."""
     from bayesnmf import __version__
 
     form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
-        prog="bayesnmf", description=DESCRIPTION, epilog=EPILOG, formatter_class=form, allow_abbrev=False
-    )
+    parser = Parser(prog="bayesnmf", description=DESCRIPTION, epilog=EPILOG, formatter_class=form, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"bayesnmf {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, command in COMMANDS.items():
         added = commands.add_parser(
             name,
@@ -73,6 +93,7 @@ def build_parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         command.add(added)
+        added.set_defaults(parser=added)
     return parser
 
 
@@ -87,7 +108,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  (for the rest of the process)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal or file may be unable to encode θ
-    options = build_parser().parse_args(arguments)
+    parser = build_parser()
+    options = parser.parse(arguments)
+    if options.command is None:
+        parser.print_help()
+        return SUCCESS
     with signals_as_ctrl_c() as caught, redirect_stderr(Unread(sys.stderr)):
         try:
             with warnings_as_lines():

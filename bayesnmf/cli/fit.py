@@ -23,7 +23,7 @@ from bayesnmf.cli.checks import (
     paths_of,
 )
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
-from bayesnmf.cli.names import METHODS, TABLES
+from bayesnmf.cli.names import METHODS, TABLES, WHICH
 from bayesnmf.cli.shared import (
     add_batch,
     add_checkpoint,
@@ -42,14 +42,16 @@ DESCRIPTION = (
     "Fit a model to counts, write the fit, and, on request, tables of its loadings, components and marker features. "
     "Progress and warnings go to standard error."
 )
-EXAMPLES = """  bayesnmf fit counts.csv --rank 5
+EXAMPLES = f"""  bayesnmf fit counts.csv --rank 5
   bayesnmf fit filtered_feature_bc_matrix/ --rank 8 --markers markers.csv --anndata fitted.h5ad
   bayesnmf fit sbs96.tsv --rank 8 --restarts 5 --prior-components 'Dirichlet(0.1)' --components signatures.parquet
   bayesnmf fit sbs96.tsv --fixed-components COSMIC_v3.4_SBS.txt --loadings exposures.csv
   bayesnmf fit cells.h5ad --rank 12 --seeds markers.gmt --markers programs.csv
   bayesnmf fit counts.csv --rank 6 --formula '~ age + treatment' --covariates samples.csv --effects effects.csv
   bayesnmf fit sbs=sbs96.tsv id=id83.tsv --rank 6 --noise sbs=nb2 --weights id=2 --loadings exposures.csv
-  bayesnmf fit counts.mtx.gz --transpose --method gibbs --set draws=2000 --json --quiet"""
+  bayesnmf fit counts.mtx.gz --transpose --method gibbs --set draws=2000 --json --quiet
+
+{WHICH}"""
 PATHS = ("loadings", "components", "markers", "effects")
 TABLE_OPTIONS = tuple(f"--{name}" for name in PATHS)
 

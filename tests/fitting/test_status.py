@@ -117,7 +117,7 @@ def test_components_that_are_copies_are_told_wherever_a_fit_is_read(sizes, idle)
     assert any("nothing of" in caution for caution in cautions_of_model(fit))
     told, *noise = cautions_of_model(fit)
     assert all("as much as Poisson counts" in each for each in noise)  # means so wrong look like noise
-    assert f">\ncaution: {told}" in repr(fit)
+    assert f">\ncaution: {told}" in repr(fit).replace("\n    ", " ")
     assert fit.summary(rows=[0]).attrs["cautions"] == [told, *noise]
     table = bayesnmf.markers(fit, 2)
     assert set(table["component"]) == set(range(3)) - set(idle)  # what carries nothing has no markers

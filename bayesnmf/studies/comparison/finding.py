@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SAME, NARROW, WIDE = 0.95, 0.85, 0.95  # a cosine of the same component; shares held by an interval of 90 %
+HELD_OUT = {"thinned": "held-out counts", "withheld": "new samples"}
 SURE = 2  # standard errors by which a method must be behind the best
 
 
@@ -19,7 +20,8 @@ def finding(table: pd.DataFrame, reference: str) -> list[str]:
     """Return what the table says about components, intervals, chains, predictions and other starts, a sentence each."""
     others = table.drop(index=reference)
     of_reference = [_components(others, reference), _intervals(others, reference)]
-    sentences = [*of_reference, _chains(table), _predictions(table), _starts(table)]
+    sentences = [*of_reference, _chains(table)]
+    sentences += [_predictions(table, kind, what) for kind, what in HELD_OUT.items()] + [_starts(table)]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -61,13 +63,13 @@ def _chains(table: pd.DataFrame) -> str:
     return f"Not all chains have mixed ({figures}): what is said of their intervals is provisional."
 
 
-def _predictions(table: pd.DataFrame) -> str:
+def _predictions(table: pd.DataFrame, kind: str, what: str) -> str:
     """Return which method predicts held-out counts best, and whether others are as good as far as can be told."""
-    behind = _column(table, "heldout_behind").sort_values(kind="stable")
+    behind = _column(table, f"heldout_{kind}_behind").sort_values(kind="stable")
     if len(behind) < 2:
         return ""
-    what, best = "new samples" if "heldout_withheld" in table else "held-out counts", behind.index[0]
-    se: Any = table["heldout_behind_se"]
+    best: Any = behind.index[0]
+    se: Any = table[f"heldout_{kind}_behind_se"]
     told = ", ".join(f"{name} {value:.3f} ± {se[name]:.3f}" for name, value in behind.iloc[1:].items())
     alike = behind[~(behind > SURE * se[behind.index])]
     subject = f"{best} predicts {what} best" if len(alike) == 1 else f"{_listed(alike)} predict {what} alike"

@@ -73,7 +73,7 @@ def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None,
     if split.seen is not None and split.withheld is not None:
         projected = for_thinned(fitted, 0.5 / split.keep).project(split.seen.at_hand(), seed=seed)
         scored["withheld"] = score(projected, split.withheld, frequencies, SCORE_DRAWS, seed, MOST_SCORE_DRAWS)
-    row.update(_scores(scored), **{LOGS: scored["withheld" if "withheld" in scored else "thinned"].rows})
+    row.update(_scores(scored), **{LOGS: {kind: each.rows for kind, each in scored.items()}})
     row.update({name: value for name, value in mixing_of(fitted).items() if name in ("min_ess", "max_r_hat")})
     row.update(agreement(fitted, fits[reference_of(fits)]) | held_by_intervals(fitted, fits[reference_of(fits)], seed))
     if other is not None:
@@ -100,12 +100,14 @@ def measure_all(
 
 
 def add_distances_from_best(rows: dict[str, dict[str, Any]], split: Split) -> None:
-    """Add how far each score of new rows, or of thinned counts without any, is behind the best, and its se."""
-    kind, held_out = ("thinned", split.thinned) if split.withheld is None else ("withheld", split.withheld)
-    best = max(rows, key=lambda name: np.nan_to_num(rows[name][f"heldout_{kind}"], nan=-np.inf))
-    for row in rows.values():
-        behind = ratio_of_sums(rows[best][LOGS] - row[LOGS], held_out.row_totals)
-        row.update(heldout_behind=behind.value, heldout_behind_se=behind.se)
+    """Add how far each score is behind the best, and the standard error of this difference."""
+    for kind, held_out in (("thinned", split.thinned), ("withheld", split.withheld)):
+        if held_out is None:
+            continue
+        best = max(rows, key=lambda name: np.nan_to_num(rows[name][f"heldout_{kind}"], nan=-np.inf))
+        for row in rows.values():
+            behind = ratio_of_sums(rows[best][LOGS][kind] - row[LOGS][kind], held_out.row_totals)
+            row |= {f"heldout_{kind}_behind": behind.value, f"heldout_{kind}_behind_se": behind.se}
 
 
 def evidence_of(fitted: Fit) -> dict[str, float]:
@@ -179,10 +181,12 @@ COLUMNS = {
     "log_evidence_at_least": "lower limit with a probability of 95 %, if it is unknown",
     "heldout_thinned": "held-out log-likelihood for each thinned count, nats",
     "heldout_thinned_error": "its Monte Carlo error, mostly a bias: means of draws are scored too low, points are not",
+    "heldout_thinned_behind": "difference of this score from that of the best method",
+    "heldout_thinned_behind_se": "its standard error over samples, paired",
     "heldout_withheld": "the same for samples not trained on, given half of their counts",
     "heldout_withheld_error": "its Monte Carlo error",
-    "heldout_behind": "difference of this score from that of the best method; of thinned counts without new samples",
-    "heldout_behind_se": "its standard error over samples, paired",
+    "heldout_withheld_behind": "difference of this score from that of the best method",
+    "heldout_withheld_behind_se": "its standard error over samples, paired",
     "floored_entries": "held-out entries whose probability was below the 1e-6 background",
     "coverage90": "share of held-out entries in the 90 % predictive interval (randomised PIT); Poisson noise only",
     "min_ess": "smallest effective sample size of components, the loadings of up to 50 rows, and the log joint",
