@@ -69,7 +69,8 @@ def markers(
         ``weight``, the posterior mean share of the feature in the component;
         ``lift``, this share divided by the feature's share of all counts, per unit of exposure; for both contrasts, in
         powers of two,
-        ``lfc_next`` with ``lfc_next_low``, ``lfc_next_high`` and ``lfsr_next``, and the same for ``rest``.
+        ``lfc_next`` with ``lfc_next_low``, ``lfc_next_high`` and ``lfsr_next``, and the same for ``rest``. The contrast
+        that orders the features stands last: pandas shows the first and last columns where a table is too wide.
         ``attrs["intervals"]`` says what intervals and rates are read from (`Fit.with_intervals`), and
         ``attrs["cautions"]`` if these are too narrow, or if components are left out.
 
@@ -110,6 +111,8 @@ def markers(
     table = _table(record, features, columns, order_by_contrast(columns, against)[:, :kept])
     idle = idle_components(record)
     table = table[~np.repeat(np.isin(np.arange(record.rank), idle), kept)].reset_index(drop=True)
+    last = [f"lfsr_{against}", *(f"lfc_{against}{end}" for end in ("", "_low", "_high"))]  # what a narrow screen shows
+    table = table[[*(name for name in table if name not in last), *last]]
     table.attrs["intervals"] = source_of_intervals(record) if response is None else "intervals: linear response"
     table.attrs["cautions"] = cautions_of_intervals(record) if response is None else []
     table.attrs["cautions"] += [caution_of_idle(record)] if len(idle) else []

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from plain import even_priors, plain_map, plain_vi
 from realdata import find_data, real_counts
@@ -20,8 +21,8 @@ from bayesnmf.results.markers import contrasts, order_by_share
 
 DRAWN = bayesnmf.simulate(size=(60, 8), rank=3, priors=Priors(Gamma(1.0, 0.02), Dirichlet(0.4)), seed=2)
 COLUMNS = [
-    "component", "feature", "weight", "lift", "lfc_next", "lfc_next_low", "lfc_next_high", "lfsr_next", "lfc_rest",
-    "lfc_rest_low", "lfc_rest_high", "lfsr_rest",
+    "component", "feature", "weight", "lift", "lfc_rest", "lfc_rest_low", "lfc_rest_high", "lfsr_rest",
+    "lfsr_next", "lfc_next", "lfc_next_low", "lfc_next_high",
 ]  # fmt: skip
 
 
@@ -59,6 +60,13 @@ def test_contrasts_are_those_with_the_next_best_and_with_the_rest():
     tied = contrasts(np.array([[0.5, 0.5], [0.5, 0.5]]), np.zeros(2))
     np.testing.assert_array_equal(tied["next"], 0.0)
     assert np.isfinite(contrasts(np.array([[1.0, 0.0], [0.0, 1.0]]), np.ones(2))["next"]).all()
+
+
+@pytest.mark.parametrize("against", ["next", "rest"])
+def test_a_terminal_of_80_columns_shows_the_interval(against):
+    with pd.option_context("display.width", 80):
+        shown = repr(bayesnmf.markers(fitted("vi, gammas"), 3, against=against).head()).split()
+    assert {"feature", "weight", f"lfc_{against}_low", f"lfc_{against}_high"} < set(shown)
 
 
 @pytest.mark.filterwarnings("ignore:gibbs did not converge:bayesnmf.ConvergenceWarning")  # few draws are enough here
