@@ -71,9 +71,9 @@ def _predictions(table: pd.DataFrame, kind: str, what: str) -> str:
     best: Any = behind.index[0]
     se: Any = table[f"heldout_{kind}_behind_se"]
     told = ", ".join(f"{name} {value:.3f} ± {se[name]:.3f}" for name, value in behind.iloc[1:].items())
-    alike = behind[~(behind > SURE * se[behind.index])]
-    subject = f"{best} predicts {what} best" if len(alike) == 1 else f"{_listed(alike)} predict {what} alike"
-    return f"{subject}; behind {best}, in nats for each count: {told}."
+    alike = behind.iloc[1:][~(behind.iloc[1:] > SURE * se[behind.index[1:]])]
+    unsure = f", but {_listed(alike)} within two standard errors as well" if len(alike) else ""
+    return f"{best} predicts {what} best{unsure}; behind it, in nats for each count: {told}."
 
 
 def _starts(table: pd.DataFrame) -> str:
