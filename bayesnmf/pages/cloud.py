@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from importlib.util import find_spec
 
 import numpy as np
 from matplotlib.colors import to_hex
@@ -22,10 +23,10 @@ TOLD = (
 
 
 def cloud_of(read: Read) -> Cloud | None:
-    """Return the picture; None for two components, which one number describes, and for few samples."""
+    """Return the picture; None for one or two components, for few samples, and without scikit-learn."""
     counted = np.flatnonzero(read.lead >= 0)
     rows = counted[np.linspace(0, len(counted) - 1, min(len(counted), MOST)).round().astype(int)]
-    if read.fit.rank < 3 or len(rows) < FEWEST:
+    if read.fit.rank < 3 or len(rows) < FEWEST or find_spec("sklearn") is None:
         return None
     roots = np.sqrt(read.shares[rows])
     if not roots.std(axis=0).any():

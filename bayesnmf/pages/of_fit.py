@@ -22,6 +22,7 @@ from bayesnmf.results.checks import check_groups
 from bayesnmf.results.effects import has_effects_to_show
 from bayesnmf.results.intervals import cautions_of_intervals
 from bayesnmf.results.resampling import is_resampled
+from bayesnmf.text import p_value
 
 
 def page_of_fit(fit: Fit, given: Given, told: ProgressReport) -> Page:
@@ -54,7 +55,7 @@ def covariates(fit: Fit) -> Section:
     """Return the effects of covariates on the components, with intervals."""
     table, titles = fit.effects(), dict(zip(fit.component_labels, fit.component_titles, strict=True))
     rows = [
-        [titles[component], str(term), f"{row.effect:.3g} [{row.low:.3g}, {row.high:.3g}]", f"{row.lfsr:.3f}"]
+        [titles[component], str(term), f"{row.effect:.3g} [{row.low:.3g}, {row.high:.3g}]", p_value(row.lfsr)]
         for (component, term), row in zip(table.index, table.itertuples(), strict=True)
     ]
     text = f"Effects are on the {table.attrs['scale']}, in the units of the covariates; {table.attrs['intervals']}."

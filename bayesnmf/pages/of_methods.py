@@ -20,6 +20,7 @@ from bayesnmf.results.describing import noise_in_words
 from bayesnmf.results.intervals import kind_of_intervals
 from bayesnmf.results.record import LEARNED
 
+LONGEST = 600  # characters of priors and options
 LOAD = """import bayesnmf
 
 fit = bayesnmf.load("fit.nc")  # the file of this fit: it has the counts, the priors and all settings
@@ -79,9 +80,9 @@ def settings(fit: Fit) -> Section:
         ["rank", str(fit.rank)],
         ["seed", str(fit.seed)],
         ["objective", f"{fit.objective} {fit.trace.mean() if fit.trace.ndim == 2 else fit.trace[-1]:,.3f}"],
-        ["priors", repr(own)],
-        ["noise", repr(fit.noise)],
-        ["options", repr(replace(fit.options, priors=own))],
+        ["priors", _cut(repr(own))],
+        ["noise", _cut(repr(fit.noise))],
+        ["options", _cut(repr(replace(fit.options, priors=own)))],
     ]
     if fit.batch is not None:
         rows.append(["batches", f"{listed_labels(fit.batch.names.tolist())}; factors of shape {fit.batch.shape:.3g}"])
@@ -90,6 +91,11 @@ def settings(fit: Fit) -> Section:
         tables=[Table(["", ""], rows, numeric=False)],
         code=PROJECT if fit.is_projected else REPEAT.format(noise=noise),
     )
+
+
+def _cut(text: str) -> str:
+    """Return a text, or its beginning where it has all numbers of an array."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} … (the file of the fit has all)"
 
 
 def citations(read: Read) -> Section:

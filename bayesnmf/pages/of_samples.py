@@ -67,7 +67,7 @@ def uncertainty(read: Read) -> Section:
         lambda: plots.loadings_intervals(fit, fit.row_names[rows]), "Medians and intervals of loadings of some samples."
     )
     lines = [
-        [str(fit.row_names[row]), "typical" if row in typical else "most counts", f"{fit.counts.row_totals[row]:,.6g}",
+        [str(fit.row_names[row]), "typical" if row in typical else "most counts", f"{fit.counts.row_totals[row]:,.12g}",
          fit.component_titles[read.lead[row]] if read.lead[row] >= 0 else "–", f"{read.shares[row].max():.0%}"]
         for row in rows
     ]  # fmt: skip

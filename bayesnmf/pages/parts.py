@@ -30,9 +30,13 @@ class Table:
 
     @property
     def of_words(self) -> list[bool]:
-        """Whether each column has words."""
+        """Whether each column has words, or lists of numbers that are names."""
         columns = zip(*self.rows, strict=True)
-        return [not self.numeric or any(each[:1].isalpha() for each in column) for column in columns]
+        return [not self.numeric or any(_is_of_words(each) for each in column) for column in columns]
+
+
+def _is_of_words(entry: str) -> bool:
+    return entry[:1].isalpha() or (", " in entry and "[" not in entry)
 
 
 class Tile(NamedTuple):
@@ -52,6 +56,11 @@ class Figure:
     description: str
     width: int
     height: int
+
+    @property
+    def is_tall(self) -> bool:
+        """Whether it needs most of a page in print."""
+        return self.height > 1.3 * self.width
 
 
 class Dot(NamedTuple):

@@ -53,9 +53,8 @@ MARKERS = (
     "model that the true change has the other sign."
 )
 P_VALUES = (
-    "Data sets of the same size were drawn from the fitted model and fitted again, each as the counts were. The "
-    "p-value of a statistic is the probability that a right model shows one further out; the adjusted p-value, that it "
-    "shows any of these statistics as far out. Small values speak against the model; values near 1 do not."
+    "Data sets of the same size were drawn from the fitted model. The p-value of a statistic is the probability that a "
+    "right model shows one further out; the adjusted p-value, that it shows any of these statistics as far out."
 )
 MISFITTED = (
     "Components may be missing, or counts may vary more than Poisson numbers do; intervals and shares then hold for "
