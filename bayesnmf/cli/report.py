@@ -11,8 +11,9 @@ from bayesnmf.cli.shared import add_printing
 
 HELP = "write one page about a fit, for a colleague without Python"
 DESCRIPTION = (
-    "Write one HTML file without links to other files: what was fitted, the composition of every sample, the "
-    "components with intervals, convergence and cautions, checks of the model, and how to repeat and cite the fit."
+    "Write one HTML file without links to other files. It says first what was found, what failed and what may be "
+    "trusted; then the composition of every sample, the components with intervals, checks of the model, and how to "
+    "repeat and cite the fit. Tables can be sorted, filtered and downloaded."
 )
 EXAMPLES = """  bayesnmf report fit.nc
   bayesnmf report fit.nc --groups celltypes.csv --title "Blood cells" --out blood.html

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -17,13 +16,12 @@ from bayesnmf.pages.of_matrices import shared_among_matrices
 from bayesnmf.pages.parts import Figure, Section, Table, drawn
 from bayesnmf.pages.reading import Read
 from bayesnmf.pages.words import MARKERS
+from bayesnmf.plots.factors import SYMBOLS, is_ensembl
 from bayesnmf.plots.style import SHOWN
 
 DRAWS, MARKED, NAMED = 200, 10, 5
 LONG = 30  # rows of a table beyond which it is on the screen alone
 NOTHING = "no feature has its largest share in this component"
-ENSEMBL = re.compile(r"ENS[A-Z]*G\d{6,}")
-SYMBOLS = "Genes are named by Ensembl identifiers here: fit.rename(features=…) takes their symbols."
 
 
 def components_of_matrices(read: Read) -> list[Section]:
@@ -46,12 +44,8 @@ def components(read: Read, fit: Fit) -> Section:
         return Section("Components", text, figures=pictures)
     found = markers(fit, MARKED, draws=DRAWS)
     higher = found[found["lfc_next"] > 0]
-    text += [SYMBOLS] if _are_identifiers(higher["feature"]) else []
+    text += [f"{SYMBOLS}."] * is_ensembl(higher["feature"].to_numpy())
     return Section("Components", [*text, MARKERS], figures=pictures, tables=[_sizes(read, found), _table(read, higher)])
-
-
-def _are_identifiers(features: Any) -> bool:
-    return len(features) > 0 and all(ENSEMBL.match(str(name)) for name in features)
 
 
 def _sizes(read: Read, found: Any) -> Table:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bayesnmf import plots
@@ -54,9 +56,10 @@ def page_of_fit(fit: Fit, given: Given, told: ProgressReport) -> Page:
 def covariates(fit: Fit) -> Section:
     """Return the effects of covariates on the components, with intervals."""
     table, titles = fit.effects(), dict(zip(fit.component_labels, fit.component_titles, strict=True))
+    effects: Any = table.itertuples()
     rows = [
         [titles[component], str(term), f"{row.effect:.3g} [{row.low:.3g}, {row.high:.3g}]", p_value(row.lfsr)]
-        for (component, term), row in zip(table.index, table.itertuples(), strict=True)
+        for (component, term), row in zip(table.index, effects, strict=True)
     ]
     text = f"Effects are on the {table.attrs['scale']}, in the units of the covariates; {table.attrs['intervals']}."
     tables = [Table(["component", "term", "effect", "lfsr"], rows)]

@@ -37,6 +37,7 @@ function csvOf(table) {
 
 function sortable(table) {
   [...table.tHead.rows[0].cells].forEach((cell, column) => {
+    if (!cell.textContent.trim()) return;
     const button = made("button", { type: "button", class: "sort" }, ...cell.childNodes);
     button.addEventListener("click", () => {
       const up = cell.getAttribute("aria-sort") !== "ascending";

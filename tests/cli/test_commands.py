@@ -373,7 +373,7 @@ def test_report_shows_names_groups_title_and_known_components(capsys, here):
     assert "T cells" in page
     assert "component 1" not in page
     assert re.search(r"T cells</t[dh]>\s*<td[^>]*>B</td>\s*<td[^>]*>1.00</td>", page)
-    assert {"one", "two"} <= set(re.findall(r">(\w+)<", page))
+    assert {"one (12)", "two (12)"} <= set(re.findall(r">([\w ()]+)<", page))
 
 
 def test_browse_shows_names_texts_and_title(capsys, here):

@@ -305,6 +305,7 @@ USED = """
 """
 
 
+@pytest.mark.long
 @in_a_browser
 def test_tables_are_sorted_filtered_and_downloaded(page, tmp_path):
     found, errors = probe(page.read_text(encoding="utf-8"), tmp_path, 1280, USED)
@@ -371,6 +372,23 @@ def test_a_whole_real_matrix(tmp_path):
         assert "CONSOLE" not in errors
     assert pages_of_print(page, tmp_path) <= 5
     assert "checks of the model failed" in " ".join(Reader(page).texts)
+
+
+@pytest.mark.long
+@in_a_browser
+def test_many_components_are_no_smear(tmp_path):
+    """79 components, as the catalogue of COSMIC has: twelve have colours, tables have all, and the page stays short."""
+    made = bayesnmf.simulate(size=(200, 96), rank=79, totals=3000, seed=0)
+    fit = bayesnmf.fit(made.counts, rank=79, seed=0, fixed_components=made.components, options=QUICK)
+    page = bayesnmf.report(fit, tmp_path / "page.html")
+    texts = Reader(page).texts
+    assert "others (67)" in texts
+    assert {f"component {k}" for k in range(79)} <= {*texts}
+    for width in (390, 1280):
+        found, errors = probe(page.read_text(encoding="utf-8"), tmp_path, width)
+        assert (found["cut"], found["page"] <= width, all(found["images"])) == ([], True, True)
+        assert "CONSOLE" not in errors
+    assert pages_of_print(page, tmp_path) <= 10
 
 
 def test_the_page_of_several_matrices_has_a_section_for_each(tmp_path):

@@ -52,6 +52,15 @@ def test_bars_are_in_the_order_and_the_colours_of_cosmic():
     axes[0].figure.draw_without_rendering()
 
 
+def test_the_largest_components_can_be_drawn_alone():
+    fit = fitted("map").rename(["one", "other"])
+    largest = int(np.argmax(fit.expected_sizes))
+    whole, (alone,) = plots.signatures(fit), plots.signatures(fit, n=1)
+    heights = [[bar.get_height() for bar in ax.patches[:96]] for ax in (whole[largest], alone)]
+    np.testing.assert_allclose(*heights, rtol=0)
+    assert alone.get_title("left") == fit.component_titles[largest]
+
+
 def test_other_spellings_are_understood_and_several_fits_are_matched():
     sigfit = np.array([f"{name[0]}{name[2]}{name[-1]}>{name[0]}{name[4]}{name[-1]}" for name in sbs96_types()])
     vi, point = fitted(), fitted("map", sigfit)
