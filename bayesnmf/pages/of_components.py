@@ -18,6 +18,7 @@ from bayesnmf.pages.reading import Read
 from bayesnmf.pages.words import MARKERS
 from bayesnmf.plots.factors import SYMBOLS, is_ensembl
 from bayesnmf.plots.style import SHOWN
+from bayesnmf.results.markers import leading_features
 
 DRAWS, MARKED, NAMED = 200, 10, 5
 LONG = 30  # rows of a table beyond which it is on the screen alone
@@ -45,19 +46,27 @@ def components(read: Read, fit: Fit) -> Section:
     found = markers(fit, MARKED, draws=DRAWS)
     higher = found[found["lfc_next"] > 0]
     text += [f"{SYMBOLS}."] * is_ensembl(higher["feature"].to_numpy())
-    return Section("Components", [*text, MARKERS], figures=pictures, tables=[_sizes(read, found), _table(read, higher)])
+    return Section(
+        "Components", [*text, MARKERS], figures=pictures, tables=[_sizes(read, fit, found), _table(read, higher)]
+    )
 
 
-def _sizes(read: Read, found: Any) -> Table:
-    """Return sizes of the components, in how many samples each leads, and the features that set it apart."""
+def _sizes(read: Read, fit: Fit, found: Any) -> Table:
+    """Return sizes of the components, in how many samples each leads, and the features that set it apart.
+
+    Without intervals, rare features have the largest changes by chance, so those that lead by share and lift are shown.
+    """
+    leaders = None if found.attrs["intervals"] else fit.feature_names[leading_features(fit, NAMED, "lift")]
     numbers, medians = np.bincount(read.lead[read.lead >= 0], minlength=read.fit.rank), np.median(read.shares, axis=0)
     rows = []
     for k, (label, title) in enumerate(zip(read.fit.component_labels, read.fit.component_titles, strict=True)):
         part = found[found["component"] == label]
         names = part["feature"][part["lfc_next"] > 0].head(NAMED).map(str).tolist()
+        names = list(map(str, leaders[k])) if names and leaders is not None else names
         told = ", ".join(names) or (NOTHING if len(part) else "carries nothing of its own")
         rows.append([title, f"{read.sizes[k]:.1%}", f"{numbers[k]:,}", f"{medians[k]:.1%}", told])
-    headings = ["component", "share of all counts", "leads in samples", "median share", "set apart most surely by"]
+    last = "set apart most surely by" if leaders is None else "leading features"
+    headings = ["component", "share of all counts", "leads in samples", "median share", last]
     return Table(headings, rows, colours=read.colours)
 
 
