@@ -108,7 +108,8 @@ def test_the_table_pools_rows_over_splits_and_pairs_differences():
     text = repr(found)
     assert "best" in text
     assert "2 splits" in text
-    assert "one se: the smallest rank that falls short of the best by at most one standard error of the paired" in text
+    flat = " ".join(text.split())
+    assert "one se: the smallest rank that falls short of the best by at most one standard error of the paired" in flat
     assert f"{found.table.loc[found.best, 'mean']:.4f} ± {found.table.loc[found.best, 'se']:.4f}" in text
 
 
