@@ -182,7 +182,7 @@ def selection() -> Any:
 
 def ranks() -> Any:
     """Three criteria: a rank near the ring of each predicts, and its components come back; they need not agree."""
-    by = ("heldout", "stability", "evidence")
+    by = ("masked", "heldout", "stability")
     return plots.ranks([bayesnmf.select(few(), ranks=range(1, 5), criterion=name) for name in by])
 
 
