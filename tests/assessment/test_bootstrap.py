@@ -15,7 +15,8 @@ from bayesnmf import VI, Blocks, Gibbs, NegativeBinomial, plots
 from bayesnmf.assessment import bootstrap
 from bayesnmf.assessment.replicates import replicate_of
 from bayesnmf.inference.status import FitWarning
-from bayesnmf.pages import of_fit
+from bayesnmf.pages import of_samples
+from bayesnmf.pages.reading import Given, read
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.estimates import Draws, Intervals
 from bayesnmf.results.saved_checks import check_saved_shapes
@@ -194,11 +195,11 @@ def test_figures_and_reports_are_of_the_replicates_and_say_so(monkeypatch):
     assert NAMED.split()[-3:] == axes[0].figure.get_suptitle().split()[-3:]
     (ax,) = plots.loadings_scatter({"map": made, "other": fit()}, interval=0.5, together=True)
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("map (bootstrap), counts", "other, counts")
-    monkeypatch.setattr(of_fit, "drawn", lambda *_: "figure")
-    section = of_fit.uncertainty(made)
+    monkeypatch.setattr(of_samples, "drawn", lambda *_: "figure")
+    section = of_samples.uncertainty(read(made, Given()))
     assert f"{NAMED[:1].upper()}{NAMED[1:]}." in section.text
     assert section.figures == ["figure"]
-    assert of_fit.uncertainty(fit()).figures == []
+    assert of_samples.uncertainty(read(fit(), Given())).figures == []
     assert repr(made).endswith(f"\n  {NAMED}>")
 
 

@@ -15,6 +15,7 @@ from bayesnmf import cli
 from bayesnmf.cli import checks, entry
 from bayesnmf.cli.writing import leading
 from bayesnmf.fitting.job import progress_bar
+from bayesnmf.pages.parts import Page
 from bayesnmf.pages.report import render
 
 
@@ -167,6 +168,6 @@ def test_leading_features_have_a_line_for_each_component(monkeypatch):
 
 
 def test_pages_have_no_control_characters():
-    page = render("cells \x1b[31m\x00 \x85 & more\t", [])
+    page = render(Page("cells \x1b[31m\x00 \x85 & more\t", []))
     assert "<h1>cells \ufffd[31m\ufffd \ufffd &amp; more" in page
     assert not {*page} & {*map(chr, range(32))} - {*"\t\n"}

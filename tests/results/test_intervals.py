@@ -15,7 +15,8 @@ from bayesnmf import VI, Blocks, Dirichlet, Gibbs, Priors, plots
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.fitting import intervals as making
 from bayesnmf.inference.status import FitWarning
-from bayesnmf.pages import of_fit
+from bayesnmf.pages import of_samples
+from bayesnmf.pages.reading import Given, read
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results import intervals as reading
 from bayesnmf.results.estimates import Draws, Intervals
@@ -175,10 +176,10 @@ def test_a_printed_fit_says_what_its_intervals_are_and_samples_nothing():
 
 
 def test_the_report_says_what_its_intervals_are(monkeypatch):
-    monkeypatch.setattr(of_fit, "drawn", lambda *_: None)
-    section = of_fit.uncertainty(marked()[0])
+    monkeypatch.setattr(of_samples, "drawn", lambda *_: None)
+    section = of_samples.uncertainty(read(marked()[0], Given()))
     assert any(SAMPLED[1:] in text for text in section.text)
-    section = of_fit.uncertainty(fit(intervals="mean_field"))
+    section = of_samples.uncertainty(read(fit(intervals="mean_field"), Given()))
     assert any(f"{NARROW[1:]}, about 1 s." in text for text in section.text)
 
 
