@@ -78,10 +78,10 @@ def run(options: argparse.Namespace) -> int:
             report(result, page["--html"], image_shape=image_shape)
         return [*written, *page.values()]
 
-    # Written before printing, which a closed pipe may end; results are printed even if writing fails.
+    # Written before printing, which a closed pipe may end; if writing fails, all results are printed.
     written, failure = attempt(write_all)
     about = {"counts": about_counts(counts), "methods": records_of(result.table), "cautions": result.cautions}
-    shown = result.details() if options.verbose else repr(result)
+    shown = result.details() if options.verbose or failure is not None else repr(result)
     tell(shown, about, {path.name: path for path in written or []}, options.json)
     if failure is not None:
         raise failure

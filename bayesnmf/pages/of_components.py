@@ -46,9 +46,8 @@ def components(read: Read, fit: Fit) -> Section:
     found = markers(fit, MARKED, draws=DRAWS)
     higher = found[found["lfc_next"] > 0]
     text += [f"{SYMBOLS}."] * is_ensembl(higher["feature"].to_numpy())
-    return Section(
-        "Components", [*text, MARKERS], figures=pictures, tables=[_sizes(read, fit, found), _table(read, higher)]
-    )
+    tables = [_sizes(read, fit, found), _table(read, higher)]
+    return Section("Components", [*text, MARKERS], cautions=found.attrs["cautions"], figures=pictures, tables=tables)
 
 
 def _sizes(read: Read, fit: Fit, found: Any) -> Table:

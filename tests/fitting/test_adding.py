@@ -64,7 +64,8 @@ def test_an_added_method_is_saved_and_transforms(few_steps, tmp_path):
 @quietly
 def test_an_added_method_is_drawn(few_steps):
     axes = np.ravel(plots.objectives({"few_steps": few_steps, "vi": fit()}))
-    assert sorted(ax.get_title().split("\n")[0] for ax in axes) == ["elbo_augmented", "log joint"]  # never on one axis
+    titles = sorted(ax.get_title().split("\n")[0] for ax in axes)
+    assert titles == ["evidence lower bound", "log joint"]  # never on one axis
     plt.close("all")
 
 
