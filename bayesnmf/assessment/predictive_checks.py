@@ -37,9 +37,9 @@ SCALARS = {
 DRAWS, REFITS = 200, 24
 LEVEL = 0.05  # rate at which a right model is called misfitted
 REFITTED = (
-    f"p-values: each replicate was fitted as the counts were. One below {LEVEL:g} speaks against the model; larger "
-    "ones, near 1 too, do not. It is small where a statistic is large, and for total and zeros also where it is small; "
-    "adjusted: for all statistics together"
+    "p-values: {refits} replicates were fitted as the counts were, and p-values are tails of a t distribution through "
+    "them. One below {level:g} speaks against the model; larger ones, near 1 too, do not. They are small where a "
+    "statistic is large, and for total and zeros also where it is small; adjusted: for all statistics together"
 )
 FEW = f"fewer than {LEAST} replicates were fitted, so there are no p-values"
 POINT = "a point estimate: replicated totals lack the uncertainty of the parameters, so their intervals are too narrow"
@@ -145,7 +145,8 @@ class PredictiveChecks(Shown):
                 text = f"misfit too large (p below {LEVEL:g}) in {np.mean(p < LEVEL):.1%} of {len(p):,}, "
                 text += f"worst {', '.join(map(str, self.worst(side).index))}; "
             if "observed" in table:
-                text += f"total outside its {self.interval:.0%} interval in {self.outside(side):.1%}"
+                text += f"total outside its {self.interval:.0%} interval in {self.outside(side):.1%} (right "
+                text += f"model: below {1 - self.interval:.0%})"
             yield f"{side}: {text.removesuffix('; ')}"
 
 
@@ -286,7 +287,7 @@ def _compare(gathered: Gathered, refits: RefitStatistics, interval: float, asked
 
 
 def _notes(fit: Fit, refits: RefitStatistics) -> list[str]:
-    notes = [REFITTED if refits.number >= LEAST else FEW]
+    notes = [REFITTED.format(refits=refits.number, level=LEVEL) if refits.number >= LEAST else FEW]
     if 0 < len(refits.rows) < fit.counts.shape[0]:
         notes.append(SAMPLED.format(rows=len(refits.rows), all=fit.counts.shape[0]))
     if fit.estimate.kind == "point":

@@ -189,10 +189,11 @@ class RefitStatistics:
         expected = np.array([[each.expected[name] for name in names] for each in self.measured])
         off = values - expected
         off[np.abs(off) <= 1e-9 * np.abs(values)] = 0.0  # a fit that reproduces a sum does so up to rounding
-        shown = np.maximum(expected[0] + off[1:], 0.0)
+        least = LEAST_SPREAD * values[1:].std(axis=0)
+        shown = np.maximum(expected[0] + _spread_out(off[1:], least), 0.0)
         table = self._with_p_values(values[0], shown, interval, names)
         both = np.isin(names, BOTH)
-        found = tails_of_all(off[0], off[1:], LEAST_SPREAD * values[1:].std(axis=0), both)
+        found = tails_of_all(off[0], off[1:], least, both)
         table["p_value"], table["p_adjusted"] = found
         return table, dict(zip(names, shown.T, strict=True))
 
@@ -232,6 +233,13 @@ def tail_probabilities(observed: Array, replicated: Array, least: Array, both: A
     off = observed - replicated.mean(axis=0)
     below = stdtr(number - 1, -np.divide(off, spread, out=np.zeros_like(off), where=spread > 0))
     return np.where(both, 2 * np.minimum(below, 1 - below), below)
+
+
+def _spread_out(off: Array, least: Array) -> Array:
+    """Return deviations (number, s) from their means with at least these standard deviations, which p-values assume."""
+    mean, spread = off.mean(axis=0), off.std(axis=0, ddof=1)
+    near = (spread > 0) & (spread < least)
+    return mean + (off - mean) * np.divide(least, spread, out=np.ones_like(spread), where=near)
 
 
 def tails_of_all(observed: Array, replicated: Array, least: Array, both: Array) -> tuple[Array, Array]:

@@ -221,16 +221,19 @@ def progress_bar() -> Iterator[ProgressReport]:
         *(() if narrow else (TextColumn("{task.fields[objective]}"),)),
     )
     with Progress(*columns, console=console) as bar:
-        tasks: dict[str, int] = {}
+        tasks, reached = dict[str, Any](), dict[str, int]()
 
         def report(label: str, done: int, total: int, objective: float) -> None:
             if label not in tasks:
-                for task in tasks.values():
-                    bar.stop_task(task)  # type: ignore[arg-type]
+                for other, number in reached.items():  # has ended, mostly before its last step
+                    bar.update(tasks[other], completed=number, total=number)
+                    bar.stop_task(tasks[other])
+                reached.clear()
                 shown = label if len(label) <= room else f"{label[: max(room - 1, 1)]}…"
                 tasks[label] = bar.add_task(shown, total=total, objective="")
             text = f"{objective:,.1f}" if isfinite(objective) else ""
-            bar.update(tasks[label], completed=done, total=total, objective=text)  # type: ignore[arg-type]
+            bar.update(tasks[label], completed=done, total=total, objective=text)
+            reached[label] = done
 
         yield report
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 TOP, FIRST = 5, np.array([0])  # features of each component and rows that are summarised unasked
+WIDTH_IN_SDS, MOST_PLACES = 3.29, 6  # of a 90 % interval; digits after the point, beyond which numbers are powers
 
 
 def summary(
@@ -96,17 +97,20 @@ def summary(
 
 
 def _with_digits(table: Any) -> Any:
-    """Return a table of ArviZ that prints medians and intervals with two digits of the mad, and so shows their width.
+    """Return a table of ArviZ that prints medians and intervals with two digits of a deviation, to show their width.
 
     Its own digits, which are those of each number or of its Monte Carlo error, print 0.0238 to 0.0243 as 0.024 twice.
+    The deviation is that of a normal distribution with the same interval. Tiny numbers have three significant digits.
     """
-    mads = table["mad"].to_numpy(float)
-    known = np.isfinite(mads) & (mads > 0)
-    places = np.clip(1 - np.floor(np.log10(np.where(known, mads, 1.0))), 0, 12).astype(int)
+    bounds = [name for name in table.columns if name.startswith("eti")]
+    widths = np.ptp(table[bounds].to_numpy(float), axis=1)
+    known = np.isfinite(widths) & (widths > 0)
+    places = 1 - np.floor(np.log10(np.where(known, widths / WIDTH_IN_SDS, 1.0))).astype(int)
+    forms = [".3g" if digits > MOST_PLACES else f".{max(digits, 0)}f" for digits in places]
     shown = {name: dict(texts) for name, texts in table._fmt_map.items()}
-    for name in [each for each in table.columns if each in ("median", "mad") or each.startswith("eti")]:
-        values = zip(table.index, table[name], places, known, strict=True)
-        shown[name] |= {label: f"{value:.{digits}f}" for label, value, digits, told in values if told}
+    for name in ["median", "mad", *bounds]:
+        values = zip(table.index, table[name], forms, known, strict=True)
+        shown[name] |= {label: f"{value:{form}}" for label, value, form, told in values if told}
     return type(table)(table, fmt_map=shown)
 
 

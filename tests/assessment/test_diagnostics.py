@@ -206,7 +206,20 @@ def test_a_summary_prints_the_width_of_every_interval(method):
         shown = next(line for line in str(table).splitlines() if line.startswith(name)).removeprefix(name).split()
         printed = dict(zip(table.columns, map(float, shown), strict=True))
         for column in ("median", "eti90_lb", "eti90_ub"):
-            assert abs(printed[column] - row[column]) <= 0.1 * row["mad"]
+            assert abs(printed[column] - row[column]) <= 0.1 * (row["eti90_ub"] - row["eti90_lb"]) / 3.29
+
+
+def test_a_summary_of_sparse_parameters_fits_a_terminal_and_has_no_false_digits():
+    """Most loadings under a prior of shape 0.01 are nearly 0, with medians of 1e-30 and less."""
+    priors = bayesnmf.Priors(bayesnmf.Gamma(0.01, 0.1), bayesnmf.Dirichlet(0.01))
+    table = bayesnmf.fit(COUNTS, rank=5, seed=0, options=replace(OPTIONS["vi"], priors=priors)).summary()
+    lines = str(table).splitlines()
+    assert max(map(len, lines)) <= 80
+    tiny = table["eti90_ub"].between(1e-300, 1e-3)
+    for name in table.index[tiny]:
+        shown = next(line for line in lines if line.startswith(name)).removeprefix(name).split()
+        assert float(shown[-1]) == pytest.approx(table.loc[name, "eti90_ub"], rel=0.01)
+    assert tiny.any()
 
 
 @every_model

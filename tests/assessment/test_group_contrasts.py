@@ -110,8 +110,8 @@ def test_contrasts_are_weighted_sums(fit):
 
 
 def test_factors_have_main_effects_and_interactions():
-    entries = {"p": ["no", "no", "yes", "yes"], "q": ["0", "1", "0", "1"]}
-    frame = pd.DataFrame({name: np.repeat(levels, [2, 3, 4, 2]) for name, levels in entries.items()})
+    groups_of = {"p": ["no", "no", "yes", "yes"], "q": ["0", "1", "0", "1"]}
+    frame = pd.DataFrame({name: np.repeat(levels, [2, 3, 4, 2]) for name, levels in groups_of.items()})
     frame = frame.iloc[::-1].reset_index(drop=True)  # the order of appearance has no part in it
     design = design_of_names(frame, None, np.arange(11))
     assert design.groups == ["p=no, q=0", "p=no, q=1", "p=yes, q=0", "p=yes, q=1"]
@@ -314,8 +314,8 @@ def test_differences_of_simulated_populations_are_in_their_intervals():
 
 
 @pytest.mark.long
-def test_components_that_answer_treatments_of_entries_are_found():
-    """36 samples of MCF-7 entries: retinoic acid and TGFb raise one component each, and not that of the other."""
+def test_components_that_answer_treatments_of_cells_are_found():
+    """36 samples of MCF-7 cells: retinoic acid and TGFb raise one component each, and not that of the other."""
     counts, path = real_counts("mcf7"), find_data("mcf7")
     described_rows = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     rows = pd.DataFrame(described_rows["row_meta"], counts.row_names)

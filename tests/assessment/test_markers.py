@@ -288,7 +288,7 @@ def test_bad_arguments_are_refused(error, message, settings):
 
 
 @pytest.mark.long
-def test_known_markers_of_blood_entries_are_found():
+def test_known_markers_of_blood_cells_are_found():
     """B, T and NK cells and monocytes: Zheng et al. 2017, figure 3; CD34+ cells: the gene by which they were sorted.
 
     Under the sparse priors LYZ is the 29th of the monocytes: features of few counts come before it.

@@ -135,6 +135,16 @@ def test_counts_nearer_to_their_means_than_poisson_numbers_are_no_misfit():
     assert "misfit" not in found.failed
 
 
+def test_intervals_and_p_values_of_totals_agree():
+    """A fit reproduces totals but for a pull of its priors, which no p-value calls far out, and intervals hold."""
+    rng = np.random.default_rng(2)
+    counts = rng.poisson(rng.gamma(1.0, 3.0, (60, 2)) @ rng.dirichlet(np.ones(20), 2) * 4000)
+    found = bayesnmf.predictive_checks(bayesnmf.fit(counts, rank=2, seed=0, options=OPTIONS), 5)
+    line = found.table.loc["total"]
+    assert line["p_value"] > 0.2
+    assert line["low"] <= line["observed"] <= line["high"]
+
+
 def test_zeros_count_in_both_directions():
     rng = np.random.default_rng(3)
     means = rng.gamma(1.0, 3.0, (60, 1)) @ rng.dirichlet(np.ones(20), 1) * 4

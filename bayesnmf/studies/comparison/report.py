@@ -85,9 +85,10 @@ class Comparison(Shown):
         return Card(self._title(), headings, measured(self), notes(self), findings=found).as_text()
 
     def _title(self) -> str:
-        first, (n, m) = next(iter(self.fits.values())), self.split.train.shape
+        first, (n, m), seen = next(iter(self.fits.values())), self.split.train.shape, self.split.seen
         noise = "" if first.noise == POISSON else f", noise {first.noise.word}"
-        return f"{first.model}, rank {first.rank}{noise}: {n:,} samples × {m:,} features"
+        aside = "" if seen is None else f", and {seen.shape[0]:,} samples set aside"
+        return f"{first.model}, rank {first.rank}{noise}: {n:,} samples × {m:,} features{aside}"
 
 
 # Heading and format of each measure, in the order of the table.
