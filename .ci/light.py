@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import bayesnmf
+from bayesnmf import *  # noqa: F403  names that cannot be had here are left out
 
 warnings.simplefilter("ignore")  # small counts and short chains
 counts = np.random.default_rng(0).poisson(3.0, (12, 9))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np  # noqa: F401  what everything rests on, loaded here so that a first use is not slower for it
 
 from bayesnmf.groups import GROUPS
-from bayesnmf.needs import needed_for
+from bayesnmf.needs import absent_names, needed_for
 
 __version__ = "0.2.0"
 
@@ -23,8 +23,8 @@ _HOMES = {"models": "bayesnmf"} | {
     each.names[0].name: each.module for each in _STATED.body if isinstance(each, ast.ImportFrom)
 }
 
-__all__ = ["__version__", *sorted(_HOMES)]
-_SHOWN = sorted({*_HOMES, *GROUPS} - {name for group in GROUPS.values() for name in group})
+__all__ = ["__version__", *sorted({*_HOMES} - absent_names())]
+_SHOWN = sorted({*__all__[1:], *GROUPS} - {name for group in GROUPS.values() for name in group})
 
 _root = Path(__file__).parent.parent
 if not (_root / "bayesnmf" / "models").exists() and (_root / "models" / "likelihood.py").exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 # What pip installs for a module that is missing: with arviz comes xarray, and with numpyro JAX.
 PACKAGES = {
@@ -18,6 +19,18 @@ PACKAGES = {
     "sklearn": "scikit-learn",
     "xarray": "arviz[h5netcdf]",
 }
+# Public names whose module imports such a library at its top.
+NAMES = {
+    "sklearn": ("BayesLDA", "BayesNMF"),
+    "matplotlib": ("browse", "plots", "report"),
+    "arviz_stats": ("LeaveOneOut", "loo"),
+    "numpyro": ("equivalences", "models"),
+}
+
+
+def absent_names() -> set[str]:
+    """Return the public names that a light installation lacks, which no ``import *`` may ask for."""
+    return {name for module, names in NAMES.items() if find_spec(module) is None for name in names}
 
 
 @contextmanager

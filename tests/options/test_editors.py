@@ -1,5 +1,6 @@
 """What an editor offers after a call, and while it is written; what type checkers say of code of users."""
 
+import ast
 import importlib.util
 import shutil
 import subprocess
@@ -49,6 +50,13 @@ def test_an_interactive_session_completes_names_in_groups():
         assert group in dir(bayesnmf)
         assert dir(getattr(bayesnmf, group)) == sorted(names)
         assert all(getattr(getattr(bayesnmf, group), name) is getattr(bayesnmf, name) for name in names)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_type_checkers_see_the_names_of_groups(group):
+    stub = Path(bayesnmf.__file__).parent / group / "__init__.pyi"
+    stated = {alias.name for each in ast.parse(stub.read_text(encoding="utf-8")).body[1:] for alias in each.names}
+    assert {*GROUPS[group]} <= stated <= {*GROUPS[group], *getattr(getattr(bayesnmf, group), "__all__", ())}
 
 
 @pytest.mark.long

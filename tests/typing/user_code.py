@@ -7,11 +7,12 @@ import pandas as pd
 
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, Priors
+from bayesnmf.results import Fit, Selection
 
 counts = pd.DataFrame(np.ones((4, 3)), index=list("abcd"))
 
 found = bayesnmf.fit(counts, "gamma_poisson", 2, "gibbs", seed=0, options=Gibbs(draws=100), noise="nb2")
-assert_type(found, bayesnmf.Fit)
+assert_type(found, Fit)
 assert_type(found.rank, int)
 assert_type(found.summary(rows=["a"]), pd.DataFrame)
 assert_type(bayesnmf.markers(found), pd.DataFrame)
@@ -20,7 +21,7 @@ method = str(input())  # a word that is not known beforehand, as of a method tha
 assert_type(bayesnmf.fit(counts, rank=2, method=method, options=bayesnmf.VI(priors=priors)), bayesnmf.Fit)
 
 selection = bayesnmf.select(counts, ranks=range(2, 5), criterion="masked")
-assert_type(selection, bayesnmf.Selection)
+assert_type(selection, Selection)
 if selection.best is not None:
     assert_type(bayesnmf.fit(counts, selection.best.model, selection.best.rank), bayesnmf.Fit)
 assert_type(bayesnmf.modes(counts, rank=2).best, bayesnmf.Fit)
