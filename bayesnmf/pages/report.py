@@ -29,7 +29,7 @@ from bayesnmf.pages.references import references_of
 from bayesnmf.pages.words import METHODS, MODELS
 from bayesnmf.studies.comparison.finding import finding
 from bayesnmf.studies.comparison.measures import reference_of
-from bayesnmf.studies.comparison.report import Comparison, figures_of, measured, notes
+from bayesnmf.studies.comparison.report import SHORT, Comparison, figures_of, measured, notes
 from bayesnmf.studies.selection.result import Selection
 from bayesnmf.studies.stability.result import Modes
 from bayesnmf.writing import write_text
@@ -176,12 +176,14 @@ def page_of_comparison(comparison: Comparison, image_shape: tuple[int, int] | No
         ["components", str(first.rank)],
         *([name, METHODS[fit.method]] for name, fit in fits.items()),
     ]
-    found = finding(comparison.table, reference_of(comparison.fits))
-    plain = [*found, *(line for line in notes(comparison) if not line.startswith("CAUTION "))]
+    plain = [line for line in notes(comparison) if not line.startswith("CAUTION ")]
     sections = [
-        Section("What was compared", cautions=comparison.cautions, tables=[Table(["", ""], rows, numeric=False)]),
-        Section("The methods side by side", plain, tables=[Table(["", *fits], measured(comparison))]),
+        Section("The methods side by side", tables=[Table(["", *fits], measured(comparison, SHORT))]),
+        Section("What was compared", tables=[Table(["", ""], rows, numeric=False)]),
         Section("Figures", figures=made),
+        Section("All measures", plain, tables=[Table(["", *fits], measured(comparison))]),
         Section("How to cite", references=references_of(first.model, [fit.method for fit in fits.values()])),
     ]
-    return Page(f"{', '.join(fits)}: {first.rank} components of {n:,} samples", sections)
+    title = f"{', '.join(fits)}: {first.rank} components of {n:,} samples"
+    found = " ".join(finding(comparison.table, reference_of(comparison.fits)))
+    return Page(title, sections, [("Found", found)] if found else [], cautions=comparison.cautions)
