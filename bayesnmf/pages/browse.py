@@ -17,7 +17,7 @@ from bayesnmf.pages.parts import Page, Table
 from bayesnmf.pages.relevance import LEVELS, SHOWN, Leading, frequencies, leading
 from bayesnmf.pages.report import CONTROLS, render
 from bayesnmf.pages.snippets import pattern_of, snippets
-from bayesnmf.pages.words import MODELS
+from bayesnmf.pages.words import MODELS, counted
 from bayesnmf.plots.style import colours_of
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.intervals import for_intervals, told_of_intervals
@@ -98,11 +98,11 @@ def browse(fit: Fit, path: str | os.PathLike[str], *, texts: Any = None, title: 
 
 def _page(read: Read, texts: list[str | None] | None, title: str | None) -> str:
     fit, (n, m) = read.fit, read.fit.counts.shape
-    number = f"{fit.rank} component{'s' if fit.rank > 1 else ''} of {n:,} samples"
+    number = f"{counted(fit.rank, 'component')} of {counted(n, 'sample')}"
     return render(
         Page(title or number, []),
         "browse",
-        about=f"{number} and {m:,} features. {MODELS[fit.model]}.",
+        about=f"{number} and {counted(m, 'feature')}. {MODELS[fit.model]}.",
         intervals=told_of_intervals(for_intervals(fit)).removeprefix("intervals: "),
         printed=_printed(read),
         data=_as_json(contents(read, texts)),

@@ -11,23 +11,29 @@ from bayesnmf.options import METHODS
 from bayesnmf.pages.of_evidence import rank_in_words, unstable
 from bayesnmf.pages.parts import Tile
 from bayesnmf.pages.reading import Read
-from bayesnmf.pages.words import listed
+from bayesnmf.pages.words import counted, listed
 from bayesnmf.priors.partly_known import PartlyKnown
-from bayesnmf.results.cautions import idle_components, mixing_of
+from bayesnmf.results.cautions import (
+    caution_of_rounding,
+    faint_components,
+    faults_of_draws,
+    idle_components,
+    mixing_of,
+)
 from bayesnmf.results.intervals import cautions_of_intervals, kind_of_intervals
 from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT
 
 NUMBERS = ["No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve"]
 LARGE = {
     "total": "the sum of all counts is larger than the model expects",
-    "share of zeros": "more entries are zero than it expects",
-    "largest count": "the largest count is larger than it expects",
-    "dispersion": "entries differ from each other more than it expects",
-    "misfit": "counts vary more around their expected values than it says",
+    "share of zeros": "more entries are zero than the model expects",
+    "largest count": "the largest count is larger than the model expects",
+    "dispersion": "entries differ from each other more than the model expects",
+    "misfit": "counts vary more around their expected values than the model says",
 }
 SMALL = {
     "total": "the sum of all counts is smaller than the model expects",
-    "share of zeros": "fewer entries are zero than it expects",
+    "share of zeros": "fewer entries are zero than the model expects",
 }
 TRUST = {
     "point": "Take shares and leading features as best guesses: a point estimate has no intervals, so nothing says how "
@@ -50,20 +56,30 @@ KINDS = {
     "bootstrap": ("good", "bootstrap", "spread of refitted counts"),
     "draws": ("good", "sampled", "draws of the posterior"),
 }
+OF_ONE = "Intervals are those of this one factorisation; others may explain the counts about as well."
 UNUSABLE = "cannot be used"
+NOTHING = "Nothing on this page: the fit cannot be used."
+UNSETTLED = "The numbers may still change, so take all of them as provisional."
+UNMIXED = "The intervals come from a chain or refits that had not come to rest; take them as provisional."
 AT_REST = "the result no longer changes; this says nothing about whether the model suits the counts"
 PROVISIONAL = "Take the intervals as provisional: chains that do not agree have not seen the whole posterior."
 FEW_DRAWS = "Take the intervals as provisional: they come from few independent draws."
-ONLY_OF_MODEL = "Since checks failed, intervals hold for the model at best; the true uncertainty is larger."
+IN_DOUBT = "Take the intervals as provisional: not all draws are what they should be."
+ONLY_OF_MODEL = "intervals hold for the model at best; the true uncertainty is larger."
+UNCHECKED = "The model was not checked, so that intervals hold only if counts vary as its noise says."
 
 
 class State(NamedTuple):
-    """How a fit ended: the tone of a tile, a word, more of it, and a sentence on what failed; "" if nothing did."""
+    """How a fit ended: the tone of a tile, a word, and more of it.
+
+    If something failed, a sentence on it, and on what may be trusted; else "".
+    """
 
     tone: str
     word: str
     more: str
-    failure: str
+    failure: str = ""
+    trust: str = ""
 
 
 def in_short(read: Read) -> list[tuple[str, str]]:
@@ -92,39 +108,60 @@ def state_of(read: Read) -> State:
     """Return how the fit ended: for chains whether they agree, else whether it came to rest."""
     fit, status = read.fit, read.fit.status
     if status.reason == INTERRUPTED:
-        return State("bad", "interrupted", "before it came to rest", "The fit was interrupted before it came to rest.")
+        told = "The fit was interrupted before it came to rest."
+        return State("bad", "interrupted", "before it came to rest", told, UNSETTLED)
     if status.reason in BROKEN:
-        return State("bad", UNUSABLE, status.reason, f"The fit cannot be used: {status.reason}.")
-    found = {} if METHODS[fit.method].resampled else mixing_of(fit)
-    if found:
-        r_hat, ess = found["max_r_hat"], found["min_ess"]
-        told = f"R-hat at most {r_hat:.2f}, ESS at least {ess:.0f}"
-        if not r_hat <= R_HAT_LIMIT:
-            return State("bad", "chains do not agree yet", told, f"The chains do not agree yet ({told}).")
-        if not ess >= ESS_LIMIT:
-            return State("doubt", "too few draws", told, f"There are too few independent draws ({told}).")
-        if status.converged:
-            return State("good", "chains agree", told, "")
+        return State("bad", UNUSABLE, status.reason, f"The fit cannot be used: {status.reason}.", NOTHING)
+    drawn = fit.estimate.kind == "draws"
+    agreed = State("good", "converged", status.reason if drawn else AT_REST)
+    if (found := mixing_of(fit)) and not METHODS[fit.method].resampled:
+        agreed = _state_of_chains(found["max_r_hat"], found["min_ess"])
+    if agreed.tone != "good":
+        return agreed
+    if drawn and (faults := [fault for fault, _ in faults_of_draws(fit)]):
+        return State("doubt", "draws in doubt", "; ".join(faults), _sentences(faults), IN_DOUBT)
     if status.converged:
-        return State("good", "converged", AT_REST, "")
-    return State("doubt", "not converged", status.reason, f"The fit had not come to rest ({status.reason}).")
+        return agreed
+    return State("doubt", "not converged", status.reason, f"The fit had not come to rest ({status.reason}).", UNSETTLED)
+
+
+def _state_of_chains(r_hat: float, ess: float) -> State:
+    if not np.isfinite(r_hat):
+        told = "too few draws to compute R-hat, or chains that do not move"
+        failure = "Nothing says whether the chains agree: there are too few draws, or they do not move."
+        return State("bad", "agreement unknown", told, failure, PROVISIONAL)
+    told = f"R-hat at most {r_hat:.2f}, ESS at least {ess:.0f}"
+    if not r_hat <= R_HAT_LIMIT:
+        return State("bad", "chains do not agree yet", told, f"The chains do not agree yet ({told}).", PROVISIONAL)
+    if not ess >= ESS_LIMIT:
+        return State("doubt", "too few draws", told, f"There are too few independent draws ({told}).", FEW_DRAWS)
+    return State("good", "chains agree", told)
 
 
 def _found(read: Read) -> str:
     fit, (n, m) = read.fit, read.fit.counts.shape
-    prior, titles, sizes = fit.priors.components, fit.component_titles, read.sizes
+    prior = fit.priors.components
     given = len(prior.known) if isinstance(prior, PartlyKnown) else 0
-    told = f"{number_in_words(fit.rank)} component{'s describe' if fit.rank > 1 else ' describes'} {n:,} samples"
-    told += f", by counts of {m:,} features"
-    told += "; all were given" if given == fit.rank else f"; {given} of them were given" if given else ""
-    if fit.rank > 1:
-        first, last = int(np.argmax(sizes)), int(np.argmin(sizes))
-        told += (
-            f". {titles[first][:1].upper()}{titles[first][1:]} is the largest, with {_percent(sizes[first])} of all "
-        )
-        told += f"expected counts, and {titles[last]} the smallest, with {_percent(sizes[last])}"
+    told = f"{number_in_words(fit.rank)} component{'s describe' if fit.rank > 1 else ' describes'} "
+    told += f"{counted(n, 'sample')}, by counts of {counted(m, 'feature')}"
+    if fit.is_projected:
+        told += "; components were held from another fit, so that only the loadings are of these counts"
+    else:
+        told += "; all were given" if given == fit.rank else f"; {given} of them were given" if given else ""
+    told += _sizes_in_words(read) if fit.rank > 1 else ""
     told += f"; {names}" if (names := _known_in_words(read)) else ""
     return f"{told}. {rank_in_words(read)}"
+
+
+def _sizes_in_words(read: Read) -> str:
+    if not read.fit.counts.total:
+        return ". All counts are 0, so that nothing tells the components apart"
+    titles, sizes = read.fit.component_titles, read.sizes
+    first, last = int(np.argmax(sizes)), int(np.argmin(sizes))
+    if _percent(sizes[first]) == _percent(sizes[last]):
+        return f". Each has {_percent(sizes[first])} of all expected counts"
+    told = f". {_capital(titles[first])} is the largest, with {_percent(sizes[first])} of all expected counts, and "
+    return f"{told}{titles[last]} the smallest, with {_percent(sizes[last])}"
 
 
 def _known_in_words(read: Read) -> str:
@@ -139,14 +176,16 @@ def _percent(share: float) -> str:
 
 
 def _failed(read: Read) -> str:
-    sentences = [told] if (told := state_of(read).failure) else []
-    if len(idle := idle_components(read.fit)):
+    fit, sentences = read.fit, [told] if (told := state_of(read).failure) else []
+    if len(idle := idle_components(fit)):
         carry = "component carries nothing of its own" if len(idle) == 1 else "components carry nothing of their own"
         sentences.append(f"{number_in_words(len(idle))} {carry}.")
+    faint = "" if len(idle) or fit.status.reason in BROKEN else faint_components(fit)
+    sentences += [_sentences([told]) for told in (faint, caution_of_rounding(fit), read.excess) if told]
     found = read.checks
     if found is None:
         first = sentences or ["Nothing of what was looked at."]
-        return " ".join([*first, "The model was not checked against the counts."])
+        return " ".join([*first, "The model was not checked against simulated counts."])
     number = len(found.table)
     if np.isnan(found.p_value):
         sentences.append("The model could not be checked: too few replicates.")
@@ -158,40 +197,61 @@ def _failed(read: Read) -> str:
         )
     else:
         rest = f"none of {number} checks of the model failed, so simulated counts look like those observed."
-        sentences.append(rest[:1].upper() + rest[1:] if sentences else f"Nothing: the fit came to rest, and {rest}")
+        sentences.append(_capital(rest) if sentences else f"Nothing: the fit came to rest, and {rest}")
     return " ".join(sentences)
 
 
+def _sentences(told: list[str]) -> str:
+    return " ".join(f"{_capital(each)}." for each in told)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def _trusted(read: Read) -> str:
-    state, kind = state_of(read), kind_of_intervals(read.intervals)
+    state, kind, misfit = state_of(read), kind_of_intervals(read.intervals), _misfit(read)
     if state.word == UNUSABLE:
-        return "Nothing on this page: the fit cannot be used."
-    told = [TRUST[kind]]
-    if kind == "draws" and state.tone != "good":
-        told = [PROVISIONAL if state.tone == "bad" else FEW_DRAWS]
-    elif kind in ("sampled", "bootstrap") and cautions_of_intervals(read.intervals):
-        told = ["The intervals come from a chain or refits that had not come to rest; take them as provisional."]
-    elif state.tone != "good":
-        told = ["The numbers may still change, so take all of them as provisional."]
-    if read.checks is not None and read.checks.failed and kind != "point":
-        told.append(ONLY_OF_MODEL)
-    elif read.checks is not None and read.checks.failed:
-        told.append("Since checks failed, other components than these may be behind the counts.")
+        return NOTHING
+    told = [OF_ONE if misfit and kind in ("sampled", "draws") else TRUST[kind]]
+    if kind in ("sampled", "bootstrap") and cautions_of_intervals(read.intervals):
+        told = [UNMIXED]
+    elif state.trust:
+        told = [state.trust]
+    if misfit and kind == "point":
+        told.append(f"Since {misfit}, other components than these may be behind the counts.")
+    elif misfit:
+        told.append(f"Since {misfit}, {ONLY_OF_MODEL}")
+    elif not _is_checked(read) and kind != "point":
+        told.append(UNCHECKED)
     if names := unstable(read):
         lack = "it" if len(names) == 1 else "them"
         told.append(f"Do not interpret {listed(names)}: fits from other starts often lack {lack}.")
     return " ".join(told)
 
 
+def _misfit(read: Read) -> str:
+    """Return why the model is not that of the counts, as a clause; "" if nothing speaks against it."""
+    if read.checks is not None and read.checks.failed:
+        return "checks failed"
+    return "counts vary more than the model says" if read.excess else ""
+
+
+def _is_checked(read: Read) -> bool:
+    return read.checks is not None and not np.isnan(read.checks.p_value)
+
+
 def _checked(read: Read) -> tuple[str, str, str]:
     """Return tone, word and more of the tile of checks."""
     found = read.checks
     if found is None:
-        return "plain", "not made", "the section on checks says why"
+        return "doubt" if read.excess else "plain", "not made", read.excess or "the section on checks says why"
     if np.isnan(found.p_value):
         return "plain", "not possible", "too few replicates"
     number, failed = len(found.table), found.failed
     told = f"against {found.refits} simulated sets of counts"
+    if not failed and read.excess:
+        return "doubt", f"none of {number} failed", f"but {read.excess}; {told}"
     if not failed:
         return "good", f"none of {number} failed", told
     return "bad", f"{len(failed)} of {number} failed", f"{listed(failed)}; {told}"
@@ -204,4 +264,8 @@ def _intervals(read: Read) -> tuple[str, str, str]:
     doubtful = kind != "linear response" and cautions_of_intervals(read.intervals)
     if tone == "good" and (state_of(read).tone != "good" or doubtful):
         return "doubt", "provisional", more
+    if tone == "good" and _misfit(read):
+        return "doubt", "hold for the model at best", more
+    if tone == "good" and not _is_checked(read):
+        return "plain", word, f"{more}; hold only if the noise is right"
     return tone, word, more

@@ -18,7 +18,7 @@ from bayesnmf.pages.of_methods import citations, methods, settings
 from bayesnmf.pages.of_samples import composition, uncertainty
 from bayesnmf.pages.parts import Page, Section, Table, drawn
 from bayesnmf.pages.reading import Given, Read, read
-from bayesnmf.pages.words import MISFITTED, P_VALUES
+from bayesnmf.pages.words import MISFITTED, P_VALUES, counted
 from bayesnmf.results.cautions import cautions_of, cautions_of_model
 from bayesnmf.results.checks import check_groups
 from bayesnmf.results.effects import has_effects_to_show
@@ -29,7 +29,7 @@ from bayesnmf.text import p_value
 
 def page_of_fit(fit: Fit, given: Given, told: ProgressReport) -> Page:
     """Return the page."""
-    number = f"{fit.rank} component{'s' if fit.rank > 1 else ''} of {fit.counts.shape[0]:,} samples"
+    number = f"{counted(fit.rank, 'component')} of {counted(fit.counts.shape[0], 'sample')}"
     if given.groups is not None:
         given = given._replace(groups=check_groups(given.groups, fit.row_names))
     told("report", 0, 10, np.nan)

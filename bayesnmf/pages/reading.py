@@ -14,6 +14,7 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.pages.words import NO_DISTRIBUTION, OF_ALL, ON_DISK
 from bayesnmf.plots.style import colours_of_leading, leading
 from bayesnmf.priors.noise import Quasi
+from bayesnmf.results.cautions import excess_of_noise
 from bayesnmf.results.intervals import for_intervals
 from bayesnmf.results.replication import number_to_replicate
 from bayesnmf.results.topic_model import to_topic_model
@@ -39,7 +40,7 @@ class Read(NamedTuple):
 
     `intervals` is the fit with what intervals are read from; `shares` are those of components in rows, `sizes` in all
     expected counts; `lead` has the leading component of each row, and −1 without counts. `checks` are None where there
-    can be none, for the reason `unchecked`.
+    can be none, for the reason `unchecked`. `excess` says how much more counts vary than the noise says, if they do.
     """
 
     fit: Fit
@@ -51,6 +52,7 @@ class Read(NamedTuple):
     colours: list[str]
     checks: PredictiveChecks | None
     unchecked: str
+    excess: str = ""
 
 
 def read(fit: Fit, given: Given) -> Read:
@@ -62,7 +64,8 @@ def read(fit: Fit, given: Given) -> Read:
     if not why:
         found = predictive_checks(fit, number_to_replicate(fit, REPLICATES), seed=fit.seed)
     own: Any = list(map(to_hex, colours))
-    return Read(fit, given, for_intervals(fit), to_topic_model(fit).proportions, sizes, lead, own, found, why)
+    shares, excess = to_topic_model(fit).proportions, excess_of_noise(fit)
+    return Read(fit, given, for_intervals(fit), shares, sizes, lead, own, found, why, excess)
 
 
 def _why_unchecked(fit: Fit) -> str:

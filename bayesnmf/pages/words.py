@@ -71,6 +71,11 @@ NO_DISTRIBUTION = (
 OF_ALL = "Replicated counts are made of all matrices of a fit together, where none of them counts more than others."
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number of things: "1 sample", "2 samples"."""
+    return f"{number:,} {what}{'s' if number != 1 else ''}"
+
+
 def listed(names: Iterable[str], most: int = 8) -> str:
     """Return names as a list in a sentence: "a", "a and b", "a, b and 3 more"."""
     first, rest = (chosen := list(names))[:most], len(chosen) - most

@@ -120,14 +120,23 @@ def cautions_of(fit: FitRecord, r_hat: float | None = None, ess: float | None = 
             cautions.append(f"ESS {ess:.0f} < {ESS_LIMIT}; {more or 'raise draws'}")
         if more and not fit.status.converged and (not cautions or DIFFERENT in fit.status.reason):
             cautions.append(f"did not converge: {fit.status.reason}; {more}")
-    # Label switching is harmless, since matching undoes it; only draws that cannot be matched need a caution.
+    cautions += [f"{fault}; {cure}" for fault, cure in faults_of_draws(fit)]
+    return cautions + ([rounding] if (rounding := caution_of_rounding(fit)) else [])
+
+
+def faults_of_draws(fit: FitRecord) -> list[tuple[str, str]]:
+    """Return what is wrong with draws besides mixing, each with its cure.
+
+    Label switching is harmless, since matching undoes it; only draws that cannot be matched are a fault.
+    """
+    found = []
     if (share := fit.diagnostics.get("ambiguous_draws", 0)) > AMBIGUOUS_LIMIT:
-        cautions.append(
-            f"in {share:.0%} of the draws two components are too similar to be matched reliably; lower rank"
+        found.append(
+            (f"in {share:.0%} of the draws two components are too similar to be matched reliably", "lower rank")
         )
     if (divergences := fit.diagnostics.get("divergences", 0)) > 0:
-        cautions.append(f"{divergences:.0f} divergences; raise target_accept")
-    return cautions + ([rounding] if (rounding := caution_of_rounding(fit)) else [])
+        found.append((f"{divergences:.0f} divergences", "raise target_accept"))
+    return found
 
 
 def caution_of_rounding(fit: FitRecord) -> str:
@@ -151,19 +160,24 @@ def cautions_of_model(fit: FitRecord) -> list[str]:
     return [*_cautions_of_components(fit), *([noise] if noise else [])]
 
 
-def caution_of_noise(fit: FitRecord) -> str:
-    """Return a caution about counts that vary more than the noise of the fit says; "" if they do not.
+def excess_of_noise(fit: FitRecord) -> str:
+    """Return how much more the counts vary than the noise of the fit says; "" if they do not.
 
     Of many entries, about 2e7 are looked at. Means that have not converged say nothing of the counts, nor do new rows,
     or weighted counts of their noise.
     """
     says = fit.noise == POISSON and not (fit.is_projected or is_weighted(fit.counts))
-    if not (says and fit.counts.total and fit.status.converged):
+    if fit.status.reason in BROKEN or not (says and fit.counts.total and fit.status.converged):
         return ""
     ratio, error = overall_dispersion(fit, SAMPLED)
-    if not (ratio > DISPERSED and ratio > 1 + FAR * error):
+    return f"{in_words(ratio, error)} would" if ratio > DISPERSED and ratio > 1 + FAR * error else ""
+
+
+def caution_of_noise(fit: FitRecord) -> str:
+    """Return a caution about counts that vary more than the noise of the fit says; "" if they do not."""
+    if not (excess := excess_of_noise(fit)):
         return ""
-    told = f"{in_words(ratio, error)} would: components are missing, or intervals are too narrow"
+    told = f"{excess}: components are missing, or intervals are too narrow"
     if fit.method not in Quasi.methods:
         return told
     closed = fit.counts.is_integer and not getattr(fit.options, "learn", ())
@@ -175,12 +189,18 @@ def _cautions_of_components(fit: FitRecord) -> list[str]:
     """Return a caution about components that carry nothing of their own, or less than one count of every sample."""
     if idle := caution_of_idle(fit):
         return [idle]
+    if not (what := faint_components(fit)):
+        return []
+    return [what if fit.is_projected else f"{what}; a lower rank may do"]
+
+
+def faint_components(fit: FitRecord) -> str:
+    """Return which components explain less than one count of every sample; "" if none does."""
     most = fit.expected_loadings.max(axis=0, initial=0.0) * component_sums(fit.exposed_components)
     empty = [title for title, counts in zip(fit.component_titles, most, strict=True) if counts < 1]
     if not empty:
-        return []
-    what = f"{', '.join(empty)} {'explains' if len(empty) == 1 else 'explain'} less than one count of every sample"
-    return [what if fit.is_projected else f"{what}; a lower rank may do"]
+        return ""
+    return f"{', '.join(empty)} {'explains' if len(empty) == 1 else 'explain'} less than one count of every sample"
 
 
 def idle_components(fit: FitRecord) -> Array:

@@ -18,7 +18,9 @@ from bayesnmf.pages.of_evidence import UNTESTED, rank_in_words, unstable
 from bayesnmf.pages.of_samples import typical_rows
 from bayesnmf.pages.reading import Given, Read
 from bayesnmf.pages.words import listed
+from bayesnmf.results.cautions import excess_of_noise
 from bayesnmf.results.checks import Groups
+from bayesnmf.results.intervals import for_intervals
 from bayesnmf.results.topic_model import to_topic_model
 from bayesnmf.studies.selection.record import Candidate
 from bayesnmf.studies.selection.result import Selection
@@ -42,7 +44,7 @@ def checked(p_adjusted):
 
 def read(fit, checks=None, given=None, colours=("#000000",) * 3):
     lead = fit.leading_components()["component"].cat.codes.to_numpy(np.intp)
-    sizes = fit.expected_sizes / fit.expected_sizes.sum()
+    sizes = fit.expected_sizes / max(fit.expected_sizes.sum(), 1e-300)
     return Read(fit, given or Given(), fit, to_topic_model(fit).proportions, sizes, lead, list(colours), checks, "")
 
 
@@ -99,7 +101,81 @@ def test_points_have_no_intervals_and_checks_that_were_not_made_are_told():
     made = read(fitted("map"))
     assert tiles(made)[1].word == "not made"
     assert tiles(made)[2].word == "none"
-    assert dict(in_short(made))["Failed"].endswith("The model was not checked against the counts.")
+    assert dict(in_short(made))["Failed"].endswith("The model was not checked against simulated counts.")
+
+
+@cache
+def overdispersed(method="vi"):
+    """Return a fit to counts that vary several times as much as Poisson counts."""
+    counts = np.random.default_rng(0).poisson(DRAWN.means * np.random.default_rng(1).gamma(0.5, 2, DRAWN.means.shape))
+    kind = {"vi": plain_vi(tol=1e-3, intervals="sampled"), "map": bayesnmf.MAP()}[method]
+    return bayesnmf.fit(counts, rank=3, method=method, seed=0, options=kind)
+
+
+def opened(fit, checks=None):
+    """Return a fit as a page reads it, with intervals and what is known of its noise."""
+    return read(fit, checks)._replace(intervals=for_intervals(fit), excess=excess_of_noise(fit))
+
+
+@pytest.mark.parametrize("checks", [None, FINE], ids=["not checked", "checks passed"])
+def test_counts_that_vary_too_much_are_told_with_checks_and_without(checks):
+    made = opened(overdispersed(), checks)
+    sentences, shown = dict(in_short(made)), tiles(made)
+    assert "times as much as Poisson counts would" in sentences["Failed"]
+    assert "Nothing" not in sentences["Failed"]
+    assert "Since counts vary more than the model says" in sentences["To be trusted"]
+    assert "may be taken as 90 %" not in sentences["To be trusted"]
+    assert [tile.tone for tile in shown[1:3]] == ["doubt", "doubt"]
+
+
+def test_intervals_of_a_model_whose_checks_failed_are_in_doubt_even_if_the_chain_has_mixed():
+    sampled = replace(fitted().with_intervals("sampled", draws=50), diagnostics={})
+    intervals = sampled.intervals
+    made = read(replace(sampled, intervals=replace(intervals, share_above=0.0)), BAD)
+    made = made._replace(intervals=for_intervals(made.fit))
+    assert tiles(made)[2][1:3] == ("doubt", "hold for the model at best")
+    assert tiles(made._replace(checks=FINE))[2].tone == "good"
+    unchecked = made._replace(checks=None)
+    assert tiles(unchecked)[2].tone == "plain"
+    assert "hold only if counts vary as its noise says" in dict(in_short(unchecked))["To be trusted"]
+
+
+def test_a_point_estimate_of_counts_that_vary_too_much_may_be_of_other_components():
+    assert "other components than these may be behind" in dict(in_short(opened(overdispersed("map"))))["To be trusted"]
+
+
+@smallfits.quietly
+def test_draws_that_cannot_be_matched_are_told():
+    fit = smallfits.fit(method="gibbs")
+    fine = fit.diagnostics | {"max_r_hat": 1.0, "min_ess": 500, "ambiguous_draws": 0.0}
+    told = replace(fit, diagnostics=fine | {"ambiguous_draws": 0.11}, status=Status(True, "mixed", 9))
+    made = read(told, FINE)
+    sentences = dict(in_short(made))
+    assert sentences["Failed"].startswith("In 11% of the draws two components are too similar to be matched reliably.")
+    assert sentences["To be trusted"].startswith("Take the intervals as provisional")
+    assert [tile.tone for tile in tiles(made)[:3]] == ["doubt", "good", "doubt"]
+    assert tiles(read(replace(told, diagnostics=fine), FINE))[0].word == "chains agree"
+    few = replace(told, diagnostics=fine | {"max_r_hat": np.inf, "min_ess": 0.0})
+    assert "inf" not in " ".join([*tiles(read(few, FINE))[0], dict(in_short(read(few, FINE)))["Failed"]])
+
+
+def test_draws_that_are_no_chains_say_in_what_they_converged():
+    fit = replace(smallfits.fit(method="gibbs"), diagnostics={}, status=Status(True, "runs agree on the evidence", 9))
+    assert tiles(read(fit, FINE))[0] == ("Status", "good", "converged", "runs agree on the evidence")
+
+
+def test_odd_counts_have_sentences_that_are_right():
+    one = bayesnmf.fit([[3, 0, 1, 2]], rank=1, seed=0, options=plain_vi(max_iter=5))
+    assert dict(in_short(read(one)))["Found"].startswith("One component describes 1 sample, by counts of 4 features. ")
+    nothing = bayesnmf.fit(np.zeros((3, 4)), rank=2, seed=0, options=plain_vi(max_iter=5))
+    found = dict(in_short(read(nothing)._replace(sizes=np.zeros(2))))
+    assert "All counts are 0" in found["Found"]
+    assert "largest" not in found["Found"]
+    assert "less than one count of every sample" in found["Failed"]
+    equal = read(fitted())._replace(sizes=np.full(3, 1 / 3))
+    assert "Each has 33 % of all expected counts" in dict(in_short(equal))["Found"]
+    held = fitted().project(DRAWN.counts.rows(slice(4)))
+    assert "components were held from another fit" in dict(in_short(read(held)))["Found"]
 
 
 def test_a_comparison_of_ranks_is_told():
