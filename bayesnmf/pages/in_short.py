@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesnmf.inference.status import BROKEN, INTERRUPTED
 from bayesnmf.options import METHODS
-from bayesnmf.pages.of_evidence import rank_in_words, unstable
+from bayesnmf.pages.of_evidence import is_alone, rank_in_words, unstable
 from bayesnmf.pages.parts import Tile
 from bayesnmf.pages.reading import Read
 from bayesnmf.pages.words import counted, listed
@@ -23,6 +23,7 @@ from bayesnmf.results.cautions import (
 from bayesnmf.results.intervals import cautions_of_intervals, kind_of_intervals
 from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT
 
+MATCHED = 0.9  # cosine from which on a component is said to match one of a catalogue
 NUMBERS = ["No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve"]
 LARGE = {
     "total": "the sum of all counts is larger than the model expects",
@@ -64,8 +65,9 @@ UNMIXED = "The intervals come from a chain or refits that had not come to rest; 
 AT_REST = "the result no longer changes; this says nothing about whether the model suits the counts"
 PROVISIONAL = "Take the intervals as provisional: chains that do not agree have not seen the whole posterior."
 FEW_DRAWS = "Take the intervals as provisional: they come from few independent draws."
-IN_DOUBT = "Take the intervals as provisional: not all draws are what they should be."
+IN_DOUBT = "Take the intervals as provisional: some draws are in doubt, as said above."
 ONLY_OF_MODEL = "intervals hold for the model at best; the true uncertainty is larger."
+ALONE = "Do not interpret single components: no fit from another start ended in this factorisation."
 UNCHECKED = "The model was not checked, so that intervals hold only if counts vary as its noise says."
 
 
@@ -129,7 +131,7 @@ def _state_of_chains(r_hat: float, ess: float) -> State:
     if not np.isfinite(r_hat):
         told = "too few draws to compute R-hat, or chains that do not move"
         failure = "Nothing says whether the chains agree: there are too few draws, or they do not move."
-        return State("bad", "agreement unknown", told, failure, PROVISIONAL)
+        return State("bad", "agreement unknown", told, failure, FEW_DRAWS)
     told = f"R-hat at most {r_hat:.2f}, ESS at least {ess:.0f}"
     if not r_hat <= R_HAT_LIMIT:
         return State("bad", "chains do not agree yet", told, f"The chains do not agree yet ({told}).", PROVISIONAL)
@@ -168,7 +170,10 @@ def _known_in_words(read: Read) -> str:
     known = read.given.known
     if known is None:
         return ""
-    return f"{len(known.table)} match the catalogue ({listed(map(str, known.table['reference']))})"
+    names = known.table["reference"][known.table["cosine"] >= MATCHED].map(str).tolist()
+    number = len(names) or "none"
+    told = f"{number} match{'' if len(names) > 1 else 'es'} the catalogue with a cosine of at least {MATCHED}"
+    return f"{told} ({listed(names)})" if names else told
 
 
 def _percent(share: float) -> str:
@@ -227,6 +232,8 @@ def _trusted(read: Read) -> str:
     if names := unstable(read):
         lack = "it" if len(names) == 1 else "them"
         told.append(f"Do not interpret {listed(names)}: fits from other starts often lack {lack}.")
+    if is_alone(read):
+        told.append(ALONE)
     return " ".join(told)
 
 

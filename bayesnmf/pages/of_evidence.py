@@ -8,7 +8,8 @@ from bayesnmf import plots
 from bayesnmf.inference import alignment
 from bayesnmf.pages.parts import Section, Table, drawn
 from bayesnmf.pages.reading import Read
-from bayesnmf.pages.words import listed
+from bayesnmf.pages.words import counted, listed
+from bayesnmf.studies.selection.record import word_of
 from bayesnmf.studies.selection.result import Selection, headings_and_lines
 from bayesnmf.studies.stability.result import Modes
 
@@ -29,9 +30,28 @@ def rank_in_words(read: Read) -> str:
         return UNTESTED
     if found.best is None:
         return "A comparison of numbers of components came to no decision."
-    best = found.best.rank
-    also = "also " if best == rank else ""
-    return f"{PREFERS[found.criterion]} with {also}{best} component{'s' if best != 1 else ''}."
+    best, tried = found.best, found.table.index.unique("rank").tolist()
+    if len(tried) == 1:
+        return (
+            f"The comparison has fits of {counted(best.rank, 'component')} alone, so that it does not test the number."
+        )
+    told = (
+        f"{PREFERS[found.criterion]} with {counted(best.rank, 'component')}, of {listed(map(str, sorted(tried)))} tried"
+    )
+    if found.table.index.unique("model").size > 1:
+        told += f", under the model {best.model}"
+    if found.table.index.nlevels > 2:
+        told += f", with {word_of(found.noise)} noise"
+    here = "" if best.rank == rank else f" This fit has {rank}{'' if rank in tried else ', which was not tried'}."
+    return f"{told}.{here}{_other_fit(read, found)}"
+
+
+def _other_fit(read: Read, found: Selection) -> str:
+    """Return the model and the noise of this fit, where those of the best candidate are others."""
+    fit, best = read.fit, found.best
+    model = "" if best is None or best.model == fit.model else f"is of the model {fit.model}"
+    noise = "" if found.noise.word == fit.noise.word else f"has {fit.noise.word} noise"
+    return f" This fit {' and '.join(filter(None, (model, noise)))}." if model or noise else ""
 
 
 def unstable(read: Read) -> list[str]:
@@ -41,6 +61,11 @@ def unstable(read: Read) -> list[str]:
     return [
         title for title, row in zip(read.fit.component_titles, table, strict=True) if row["recurrence"] < COMES_BACK
     ]
+
+
+def is_alone(read: Read) -> bool:
+    """Return whether fits from other starts were made, and none of them ended in this factorisation."""
+    return read.given.modes is not None and _recurrence(read, read.given.modes) is None
 
 
 def evidence(read: Read) -> list[Section]:

@@ -10,21 +10,27 @@ import smallfits
 from plain import even_priors, plain_map, plain_vi
 
 import bayesnmf
+from bayesnmf.assessment.matching import Match
 from bayesnmf.assessment.predictive_checks import PredictiveChecks
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, Status
+from bayesnmf.pages.checks import check_source
 from bayesnmf.pages.cloud import cloud_of
 from bayesnmf.pages.in_short import in_short, tiles
 from bayesnmf.pages.of_evidence import UNTESTED, rank_in_words, unstable
 from bayesnmf.pages.of_samples import typical_rows
 from bayesnmf.pages.reading import Given, Read
 from bayesnmf.pages.words import listed
+from bayesnmf.priors.noise import NOISES
 from bayesnmf.results.cautions import excess_of_noise
 from bayesnmf.results.checks import Groups
 from bayesnmf.results.intervals import for_intervals
 from bayesnmf.results.topic_model import to_topic_model
+from bayesnmf.studies.comparison.report import Comparison
 from bayesnmf.studies.selection.record import Candidate
 from bayesnmf.studies.selection.result import Selection
 
+KINDS = (Fit, Comparison)
 DRAWN = bayesnmf.simulate(size=(40, 12), rank=3, priors=even_priors(total=400), seed=1)
 
 
@@ -178,14 +184,77 @@ def test_odd_counts_have_sentences_that_are_right():
     assert "components were held from another fit" in dict(in_short(read(held)))["Found"]
 
 
-def test_a_comparison_of_ranks_is_told():
-    table = pd.DataFrame({"mean": [1.0]}, pd.MultiIndex.from_tuples([("gamma_poisson", 4)], names=["model", "rank"]))
-    found = Selection(table, table, Candidate("gamma_poisson", 4), "map", 0.9, False)
-    assert rank_in_words(read(fitted(), given=Given(selection=found))) == (
-        "Held-out counts are predicted best with 4 components."
-    )
-    none = replace(found, best=None)
+def compared(*places, best=4, noise="poisson"):
+    """Return a comparison of these ranks, or of noises, models and ranks."""
+    places = [("gamma_poisson", each) if isinstance(each, int) else each for each in places]
+    names = ["noise", "model", "rank"][-len(places[0]) :]
+    table = pd.DataFrame({"mean": 1.0}, pd.MultiIndex.from_tuples(places, names=names))
+    return Selection(table, table, Candidate("gamma_poisson", best), "map", 0.9, False, noise=NOISES[noise])
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (compared(2, 3, best=3), "Held-out counts are predicted best with 3 components, of 2 and 3 tried."),
+        (
+            compared(2, 4),
+            "Held-out counts are predicted best with 4 components, of 2 and 4 tried. This fit has 3, which was not "
+            "tried.",
+        ),
+        (compared(4), "The comparison has fits of 4 components alone, so that it does not test the number."),
+        (
+            compared(("poisson", "poisson", 3), ("nb2", "gamma_poisson", 4), noise="nb2"),
+            "Held-out counts are predicted best with 4 components, of 3 and 4 tried, under the model gamma_poisson, "
+            "with nb2 noise. This fit has 3. This fit has poisson noise.",
+        ),
+    ],
+)
+def test_a_comparison_of_ranks_is_told(found, told):
+    assert rank_in_words(read(fitted(), given=Given(selection=found))) == told
+
+
+def test_a_comparison_without_a_best_rank_says_so():
+    none = replace(compared(2, 4), best=None)
     assert "no decision" in rank_in_words(read(fitted(), given=Given(selection=none)))
+
+
+@pytest.mark.parametrize(
+    ("cosines", "told"),
+    [
+        ((0.95, 0.3, 0.2), "1 matches the catalogue with a cosine of at least 0.9 (a)"),
+        ((0.95, 0.91, 0.89), "2 match the catalogue with a cosine of at least 0.9 (a and b)"),
+        ((0.3, 0.3, 0.2), "none matches the catalogue with a cosine of at least 0.9"),
+    ],
+)
+def test_only_components_that_are_close_to_the_catalogue_match_it(cosines, told):
+    table = pd.DataFrame({"component": range(3), "reference": list("abc"), "cosine": cosines})
+    given = Given(known=Match(table, np.array([]), np.array([]), fitted().components))
+    assert f"; {told}. " in dict(in_short(read(fitted(), given=given)))["Found"]
+
+
+def test_a_fit_that_no_other_start_reproduces_is_not_to_be_interpreted():
+    found = bayesnmf.modes(DRAWN.counts, rank=3, starts=2, seed=0, options=plain_vi(tol=1e-3))
+    alone = read(replace(fitted(), components=np.eye(3, 12)), FINE, Given(modes=found))
+    assert "no fit from another start ended in this" in dict(in_short(alone))["To be trusted"]
+    own = read(found.best, FINE, Given(modes=found))
+    assert "no fit from another start" not in dict(in_short(own))["To be trusted"]
+
+
+def test_comparisons_and_modes_of_other_counts_are_refused():
+    other = DRAWN.counts.rows(slice(30))
+    quick = plain_vi(max_iter=3)
+    chosen = bayesnmf.select(DRAWN.counts, ranks=[3], splits=1, options=quick, seed=0)
+    modes = bayesnmf.modes(DRAWN.counts, rank=3, starts=2, seed=0, options=quick)
+    check_source(fitted(), KINDS, Given(selection=chosen, modes=modes))
+    fewer = bayesnmf.fit(other, rank=3, seed=0, options=plain_vi(tol=0, max_iter=3))
+    with pytest.raises(ValueError, match=r"selection must be made of the counts of the fit, 30 × 12: found 40 × 12"):
+        check_source(fewer, KINDS, Given(selection=chosen))
+    with pytest.raises(ValueError, match=r"modes must be made of the counts of the fit, 30 × 12: found 40 × 12"):
+        check_source(fewer, KINDS, Given(modes=modes))
+    turned = bayesnmf.fit(DRAWN.counts.dense[::-1], rank=3, seed=0, options=fewer.options)
+    for given in (Given(selection=chosen), Given(modes=modes)):
+        with pytest.raises(ValueError, match="found other totals of rows or features"):
+            check_source(turned, KINDS, given)
 
 
 def test_components_that_do_not_come_back_are_not_to_be_interpreted():

@@ -63,6 +63,8 @@ class SelectionRecord:
         Noise of the best candidate: ``bayesnmf.fit(counts, *best, noise=noise)`` fits it.
     checks : PredictiveChecks or None
         Predictive checks of the best candidate's fit to all counts.
+    shape : tuple of int, or None
+        Numbers of rows and features of the counts; None where they are not known.
 
     See Also
     --------
@@ -86,6 +88,7 @@ class SelectionRecord:
     criterion: str = "heldout"
     noise: Noise = POISSON
     checks: PredictiveChecks | None = None
+    shape: tuple[int, int] | None = None
 
     def place(self, candidate: Any) -> tuple[Any, ...]:
         """Return where a candidate with the best noise is in the table."""

@@ -149,7 +149,7 @@ def select(
         plan = SelectionPlan(data, candidates, method, options, seed, report, **of_all)
         _check_candidates(plan, by, settings["withhold"])
         warnings.simplefilter("ignore", FitWarning)  # the table reports it
-        found = _by(by, plan, kept)
+        found = replace(_by(by, plan, kept), shape=plan.counts.shape)
         return _checked(found, plan) if check and not found.interrupted else found
 
 
