@@ -236,7 +236,7 @@ def _bars(ax: Axes, values: Array, names: list[str], title: str) -> None:
 def _points(ax: Axes, interval: Interval, k: int, named: tuple[str, Look], offset: float) -> None:
     label, look = named
     places = np.arange(interval.middle.shape[1]) + offset
-    name = f"{label}{interval.kind}"
+    name = interval.named(label)
     if interval.low is not None and interval.high is not None:
         ax.hlines(places, interval.low[k], interval.high[k], color=look.colour, linewidth=1.3)
     ax.plot(interval.middle[k], places, look.marker, color=look.colour, markersize=3.5, linestyle="none", label=name)

@@ -104,7 +104,7 @@ def loadings_intervals(
         found = summarise_rows(fits[label], places[label], orders[label][shown], interval, values, responses.get(label))
         offset = (turn - (len(fits) - 1) / 2) * 0.7 / len(fits)
         for i, ax in enumerate(grid):
-            _draw(ax, found, i, (label if label in found.kind else f"{label}{found.kind}", look), offset)
+            _draw(ax, found, i, (found.named(label), look), offset)
     _dress(grid, of_rows, target, shown, _label(target, values))
     if figure is not None:
         named = named_sources({label: fit for label, fit in fits.items() if label not in responses}, figure)

@@ -129,7 +129,7 @@ def _intervals(ax: Axes, found: Interval, k: int, places: Array, named: tuple[Lo
         ax.vlines(places, found.low[k], found.high[k], color=colour, linewidth=0.8, zorder=2)
     if look is not None:
         ax.plot(places, found.middle[k], look.marker, color=colour, markersize=2, linestyle="none", zorder=3,
-                label=f"{label}{found.kind}" if label else None)  # fmt: skip
+                label=found.named(label) if label else None)  # fmt: skip
 
 
 def _dress(ax: Axes, layout: Layout, title: str, is_last: bool) -> None:

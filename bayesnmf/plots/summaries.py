@@ -40,6 +40,10 @@ class Interval(NamedTuple):
     high: Array | None
     kind: str = KINDS["point"]
 
+    def named(self, label: str) -> str:
+        """Return the label of a fit with the kind of its intervals, unless the label says it."""
+        return label if label in self.kind else f"{label}{self.kind}"
+
     def times(self, factor: Array) -> Interval:
         """Return all numbers, multiplied."""
         if self.low is None or self.high is None:
@@ -151,6 +155,8 @@ def named_sources(fits: Mapping[str, Fit], figure: Figure) -> str:
     width = int(LETTERS * figure.get_figwidth())
     sources = {label: source_of_intervals(for_intervals(fit)) for label, fit in fits.items()
                if METHODS[fit.method].posterior != "draws"}  # fmt: skip
-    sources = {label: source for label, source in sources.items() if source}  # points have none
-    lines = sources.values() if len(fits) == 1 else [f"{label}: {source}" for label, source in sources.items()]
-    return "".join(f"\n{fill(line, width)}" for line in lines)
+    # Points have none. What to call for better ones is no part of a figure.
+    sources = {label: source.partition("; fit.")[0] for label, source in sources.items() if source}
+    if len(fits) > 1:
+        sources = {label: f"{label}: {source.removeprefix('intervals: ')}" for label, source in sources.items()}
+    return "".join(f"\n{fill(line, width)}" for line in sources.values())
