@@ -114,6 +114,12 @@ def p_value(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
+def rate(value: float, draws: int) -> str:
+    """Return a probability that was counted in draws as text: below what one of them is, or 0.001, "< " and that."""
+    least = max(1 / draws, 0.001)
+    return f"< {least:.3g}" if value < max(0.5 / draws, 0.001) else f"{value:.3f}"
+
+
 def number(value: float) -> str:
     """Return a number as text, with about four digits."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

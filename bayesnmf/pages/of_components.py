@@ -18,7 +18,9 @@ from bayesnmf.pages.reading import Read
 from bayesnmf.pages.words import MARKERS
 from bayesnmf.plots.factors import SYMBOLS, is_ensembl
 from bayesnmf.plots.style import SHOWN
+from bayesnmf.results.intervals import for_intervals
 from bayesnmf.results.markers import leading_features
+from bayesnmf.text import rate
 
 DRAWS, MARKED, NAMED = 200, 10, 5
 LONG = 30  # rows of a table beyond which it is on the screen alone
@@ -46,7 +48,7 @@ def components(read: Read, fit: Fit) -> Section:
     found = markers(fit, MARKED, draws=DRAWS)
     higher = found[found["lfc_next"] > 0]
     text += [f"{SYMBOLS}."] * is_ensembl(higher["feature"].to_numpy())
-    tables = [_sizes(read, fit, found), _table(read, higher)]
+    tables = [_sizes(read, fit, found), _table(read, fit, higher)]
     return Section("Components", [*text, MARKERS], cautions=found.attrs["cautions"], figures=pictures, tables=tables)
 
 
@@ -69,18 +71,19 @@ def _sizes(read: Read, fit: Fit, found: Any) -> Table:
     return Table(headings, rows, colours=read.colours)
 
 
-def _table(read: Read, higher: Any) -> Table:
+def _table(read: Read, fit: Fit, higher: Any) -> Table:
     """Return the features that set components apart."""
     number = {label: k for k, label in enumerate(read.fit.component_labels)}
+    draws = for_intervals(fit).estimate.length(DRAWS)  # as many as the fit has, if they are fewer
     rows, colours = [], []
     for each in higher.itertuples():
         change = f"{each.lfc_next:.1f}"
         if not np.isnan(each.lfc_next_low):
             change += f" [{each.lfc_next_low:.1f}, {each.lfc_next_high:.1f}]"
-        rate = "–" if np.isnan(each.lfsr_next) else f"{each.lfsr_next:.3f}" if each.lfsr_next else f"< {1 / DRAWS:.3f}"
+        sign = "–" if np.isnan(each.lfsr_next) else rate(each.lfsr_next, draws)
         k = number[each.component]
         rows.append([read.fit.component_titles[k], str(each.feature), f"{each.weight:.2%}", f"{each.lift:.3g}", change,
-                     rate])  # fmt: skip
+                     sign])  # fmt: skip
         colours.append(read.colours[k])
     headings = ["component", "feature", "share", "lift", "log2 change", "lfsr"]
     return Table(headings, rows, colours=colours, printed=len(rows) <= LONG)

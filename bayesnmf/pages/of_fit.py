@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from bayesnmf.results.checks import check_groups
 from bayesnmf.results.effects import has_effects_to_show
 from bayesnmf.results.intervals import cautions_of_intervals
 from bayesnmf.results.resampling import is_resampled
-from bayesnmf.text import p_value
+from bayesnmf.text import rate
 
 
 def page_of_fit(fit: Fit, given: Given, told: ProgressReport) -> Page:
@@ -56,9 +56,14 @@ def page_of_fit(fit: Fit, given: Given, told: ProgressReport) -> Page:
 def covariates(fit: Fit) -> Section:
     """Return the effects of covariates on the components, with intervals."""
     table, titles = fit.effects(), dict(zip(fit.component_labels, fit.component_titles, strict=True))
-    effects: Any = table.itertuples()
+    effects, draws = cast(Any, table.itertuples()), table.attrs["draws"]
     rows = [
-        [titles[component], str(term), f"{row.effect:.3g} [{row.low:.3g}, {row.high:.3g}]", p_value(row.lfsr)]
+        [
+            titles[component],
+            str(term),
+            f"{row.effect:.3g} [{row.low:.3g}, {row.high:.3g}]",
+            rate(row.lfsr, draws),
+        ]
         for (component, term), row in zip(table.index, effects, strict=True)
     ]
     text = f"Effects are on the {table.attrs['scale']}, in the units of the covariates; {table.attrs['intervals']}."

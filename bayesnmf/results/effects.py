@@ -78,6 +78,7 @@ def effects(fit: FitRecord, interval: float = 0.9) -> pd.DataFrame:
     labels = pd.MultiIndex.from_product([fit.component_labels, terms], names=["component", "term"])
     table = pd.DataFrame({name: values.T.ravel() for name, values in columns.items()}, labels)
     table.attrs |= {"scale": SCALES[prior.support], "intervals": found.source, "cautions": found.cautions}
+    table.attrs["draws"] = len(found.draws)
     return table
 
 

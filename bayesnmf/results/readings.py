@@ -52,7 +52,7 @@ class Readings(FitRecord):
         dirichlet_gamma) and in the units of the covariates, ``low`` and ``high``, ``sd`` and ``lfsr``, the smaller of
         the probabilities that it is at least 0 and at most 0. The intercept is the logarithm of the counts of the
         component that are expected where all covariates are 0, or of its concentration. ``attrs`` has the scale, what
-        the intervals are, and cautions. Raises ValueError for a fit without covariates.
+        the intervals are, the number of draws, and cautions. Raises ValueError for a fit without covariates.
         """
         return effects.effects(self, interval)
 

@@ -17,6 +17,7 @@ from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, Status
 from bayesnmf.pages.checks import check_source
 from bayesnmf.pages.cloud import cloud_of
 from bayesnmf.pages.in_short import in_short, tiles
+from bayesnmf.pages.of_components import _table
 from bayesnmf.pages.of_evidence import UNTESTED, rank_in_words, unstable
 from bayesnmf.pages.of_samples import typical_rows
 from bayesnmf.pages.reading import Given, Read
@@ -243,7 +244,7 @@ def test_a_fit_that_no_other_start_reproduces_is_not_to_be_interpreted():
 def test_comparisons_and_modes_of_other_counts_are_refused():
     other = DRAWN.counts.rows(slice(30))
     quick = plain_vi(max_iter=3)
-    chosen = bayesnmf.select(DRAWN.counts, ranks=[3], splits=1, options=quick, seed=0)
+    chosen = bayesnmf.select(DRAWN.counts, ranks=[3], splits=1, options=quick, seed=0, check=False)
     modes = bayesnmf.modes(DRAWN.counts, rank=3, starts=2, seed=0, options=quick)
     check_source(fitted(), KINDS, Given(selection=chosen, modes=modes))
     fewer = bayesnmf.fit(other, rank=3, seed=0, options=plain_vi(tol=0, max_iter=3))
@@ -252,9 +253,17 @@ def test_comparisons_and_modes_of_other_counts_are_refused():
     with pytest.raises(ValueError, match=r"modes must be made of the counts of the fit, 30 × 12: found 40 × 12"):
         check_source(fewer, KINDS, Given(modes=modes))
     turned = bayesnmf.fit(DRAWN.counts.dense[::-1], rank=3, seed=0, options=fewer.options)
-    for given in (Given(selection=chosen), Given(modes=modes)):
-        with pytest.raises(ValueError, match="found other totals of rows or features"):
-            check_source(turned, KINDS, given)
+    with pytest.raises(ValueError, match=r"modes must be made of .*: found other totals of rows or features"):
+        check_source(turned, KINDS, Given(modes=modes))
+
+
+@pytest.mark.long
+def test_a_comparison_knows_its_counts_by_the_totals_of_its_checks():
+    chosen = bayesnmf.select(DRAWN.counts, ranks=[3], splits=1, options=plain_vi(max_iter=3), seed=0)
+    check_source(fitted(), KINDS, Given(selection=chosen))
+    turned = bayesnmf.fit(DRAWN.counts.dense[::-1], rank=3, seed=0, options=plain_vi(tol=0, max_iter=3))
+    with pytest.raises(ValueError, match=r"selection must be made of .*: found other totals of rows or features"):
+        check_source(turned, KINDS, Given(selection=chosen))
 
 
 def test_components_that_do_not_come_back_are_not_to_be_interpreted():
@@ -266,6 +275,17 @@ def test_components_that_do_not_come_back_are_not_to_be_interpreted():
     lost = np.argmax(fit.components @ found.best.components[1])
     assert unstable(made) == [f"component {lost}"]
     assert f"Do not interpret component {lost}" in dict(in_short(made))["To be trusted"]
+
+
+@smallfits.quietly
+def test_rates_of_features_are_those_of_the_draws_that_the_fit_has():
+    fit = smallfits.fit(method="gibbs")
+    held = fit.estimate
+    few = replace(fit, estimate=replace(held, loadings=held.loadings[:1, :5], components=held.components[:1, :5]))
+    found = bayesnmf.markers(few, 9)
+    shown = [row[-1] for row in _table(read(few, FINE), few, found[found["lfc_next"] > 0]).rows]
+    assert "< 0.2" in shown
+    assert "< 0.005" not in shown
 
 
 def test_typical_rows_are_those_nearest_to_the_mean_of_the_rows_that_a_component_leads():
