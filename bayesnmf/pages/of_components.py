@@ -13,7 +13,7 @@ from bayesnmf.data.mutations import read_types
 from bayesnmf.data.several import SeveralCounts
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.pages.of_matrices import shared_among_matrices
-from bayesnmf.pages.parts import Figure, Section, Table, drawn
+from bayesnmf.pages.parts import Figure, Number, Section, Table, drawn, share
 from bayesnmf.pages.reading import Read
 from bayesnmf.pages.words import MARKERS
 from bayesnmf.plots.factors import SYMBOLS, is_ensembl
@@ -65,7 +65,8 @@ def _sizes(read: Read, fit: Fit, found: Any) -> Table:
         names = part["feature"][part["lfc_next"] > 0].head(NAMED).map(str).tolist()
         names = list(map(str, leaders[k])) if names and leaders is not None else names
         told = ", ".join(names) or (NOTHING if len(part) else "carries nothing of its own")
-        rows.append([title, f"{read.sizes[k]:.1%}", f"{numbers[k]:,}", f"{medians[k]:.1%}", told])
+        leads = Number(f"{numbers[k]:,}", numbers[k])
+        rows.append([title, share(read.sizes[k]), leads, share(medians[k]), told])
     last = "set apart most surely by" if leaders is None else "leading features"
     headings = ["component", "share of all counts", "leads in samples", "median share", last]
     return Table(headings, rows, colours=read.colours)
@@ -77,13 +78,14 @@ def _table(read: Read, fit: Fit, higher: Any) -> Table:
     draws = for_intervals(fit).estimate.length(DRAWS)  # as many as the fit has, if they are fewer
     rows, colours = [], []
     for each in higher.itertuples():
-        change = f"{each.lfc_next:.1f}"
+        change = Number(f"{each.lfc_next:.1f}", each.lfc_next)
         if not np.isnan(each.lfc_next_low):
-            change += f" [{each.lfc_next_low:.1f}, {each.lfc_next_high:.1f}]"
-        sign = "–" if np.isnan(each.lfsr_next) else rate(each.lfsr_next, draws)
+            ends = each.lfc_next_low, each.lfc_next_high
+            change = Number(f"{change} [{ends[0]:.1f}, {ends[1]:.1f}]", each.lfc_next, *ends)
+        sign = Number("–" if np.isnan(each.lfsr_next) else rate(each.lfsr_next, draws), each.lfsr_next)
         k = number[each.component]
-        rows.append([read.fit.component_titles[k], str(each.feature), f"{each.weight:.2%}", f"{each.lift:.3g}", change,
-                     sign])  # fmt: skip
+        rows.append([read.fit.component_titles[k], str(each.feature), share(each.weight, 2),
+                     Number(f"{each.lift:.3g}", each.lift), change, sign])  # fmt: skip
         colours.append(read.colours[k])
     headings = ["component", "feature", "share", "lift", "log2 change", "lfsr"]
     return Table(headings, rows, colours=colours, printed=len(rows) <= LONG)

@@ -6,7 +6,7 @@ from typing import Any
 
 from bayesnmf import plots
 from bayesnmf.inference import alignment
-from bayesnmf.pages.parts import Section, Table, drawn
+from bayesnmf.pages.parts import Number, Section, Table, as_number, drawn
 from bayesnmf.pages.reading import Read
 from bayesnmf.pages.words import counted, listed
 from bayesnmf.studies.selection.record import word_of
@@ -78,7 +78,7 @@ def _ranks(read: Read, found: Selection) -> Section:
     title, headings, lines = headings_and_lines(found)
     figure = drawn(lambda: plots.selection(found), "Scores by the number of components.")
     text = [rank_in_words(read), f"{title[:1].upper()}{title[1:]}."]
-    tables = [Table(headings, lines)]
+    tables = [Table(headings, [[model, *map(as_number, rest)] for model, *rest in lines])]
     return Section("How many components?", text, cautions=found.cautions, figures=[figure], tables=tables)
 
 
@@ -88,10 +88,10 @@ def _stability(read: Read, modes: Modes) -> Section:
     if table is None:
         text = [f"This fit is none of the {len(modes.table)} modes that {number} fits from other starts ended in."]
         return Section("Do components come back?", text, figures=[figure])
-    rows = [
-        [title, f"{row['runs']:.0f} of {number}", f"{row['closeness']:.2f}", f"{row['least']:.2f}"]
-        for title, row in zip(read.fit.component_titles, table, strict=True)
-    ]
+    rows = []
+    for title, row in zip(read.fit.component_titles, table, strict=True):
+        cosines = (Number(f"{row[name]:.2f}", row[name]) for name in ("closeness", "least"))
+        rows.append([title, f"{row['runs']:.0f} of {number}", *cosines])
     often = [title for title in read.fit.component_titles if title not in unstable(read)]
     text = [f"In at least {COMES_BACK:.0%} of {number} fits from other starts come back: {listed(often) or 'none'}."]
     tables = [Table(["component", "comes back in fits", "mean cosine", "least cosine"], rows)]

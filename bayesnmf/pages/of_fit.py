@@ -16,7 +16,7 @@ from bayesnmf.pages.of_evidence import evidence
 from bayesnmf.pages.of_known import known_components
 from bayesnmf.pages.of_methods import citations, methods, settings
 from bayesnmf.pages.of_samples import composition, uncertainty
-from bayesnmf.pages.parts import Page, Section, Table, drawn
+from bayesnmf.pages.parts import Number, Page, Section, Table, drawn
 from bayesnmf.pages.reading import Given, Read, read
 from bayesnmf.pages.words import MISFITTED, P_VALUES, counted
 from bayesnmf.results.cautions import cautions_of, cautions_of_model
@@ -61,8 +61,8 @@ def covariates(fit: Fit) -> Section:
         [
             titles[component],
             str(term),
-            f"{row.effect:.3g} [{row.low:.3g}, {row.high:.3g}]",
-            rate(row.lfsr, draws),
+            Number(f"{row.effect:.3g} [{row.low:.3g}, {row.high:.3g}]", row.effect, row.low, row.high),
+            Number(rate(row.lfsr, draws), row.lfsr),
         ]
         for (component, term), row in zip(table.index, effects, strict=True)
     ]
@@ -92,5 +92,8 @@ def checks(read: Read) -> Section:
     figure = drawn(lambda: plots.predictive_checks(found), "Statistics of replicated counts beside those observed.")
     text = [verdict_of(found), MISFITTED, P_VALUES] if found.failed else [verdict_of(found), P_VALUES]
     notes = [f"{note[:1].upper()}{note[1:]}." for note in found.notes if not note.startswith("CAUTION ")]
-    table = Table(*headings_and_lines(found))
+    headings, lines = headings_and_lines(found)
+    numbers = found.table[["observed", "mean", "low", "high", "p_value", "p_adjusted"]].to_numpy()
+    rows = [[name, *map(Number, texts, own)] for (name, *texts), own in zip(lines, numbers, strict=True)]
+    table = Table(headings, rows)
     return Section(heading, [*text, *notes], tables=[table], figures=[figure])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bayesnmf.assessment.matching import Match
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.pages.parts import Section, Table
+from bayesnmf.pages.parts import Number, Section, Table
 
 COSINES = (
     "A cosine of 1 is the same profile. Flat profiles have large cosines with each other, whatever made them, so look "
@@ -17,9 +17,10 @@ def known_components(fit: Fit, known: Match) -> Section:
     """Return the known component that each component matches, with their cosines."""
     titles, rows = fit.component_titles, []
     for each in known.table.to_dict("records"):
-        ends = f" [{each['low']:.2f}, {each['high']:.2f}]" if "low" in each else ""
+        ends = [each["low"], each["high"]] if "low" in each else []
+        told = f"{each['cosine']:.2f}{' [{:.2f}, {:.2f}]'.format(*ends) if ends else ''}"
         other = "" if each["closest"] == each["reference"] else f"{each['closest']} ({each['closest cosine']:.2f})"
-        rows.append([titles[each["component"]], str(each["reference"]), f"{each['cosine']:.2f}{ends}", other])
+        rows.append([titles[each["component"]], str(each["reference"]), Number(told, each["cosine"], *ends), other])
     text = [
         f"Components are matched one to one to those of the catalogue. {COSINES}",
         *([ENDS] if "low" in known.table else []),

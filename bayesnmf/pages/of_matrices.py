@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.pages.parts import Section, Table
+from bayesnmf.pages.parts import Number, Section, Table, share
 
 
 def shared_among_matrices(fit: Fit) -> Section:
     """Return how the expected counts of each component are shared among matrices, with intervals."""
     shares = [_in_words(each) for each in fit.matrices().to_dict("records")]
-    parts = np.reshape(shares, (fit.rank, -1)).tolist()
-    rows = [[title, *part] for title, part in zip(fit.component_titles, parts, strict=True)]
     counts: Any = fit.counts
+    number = len(counts.matrices.names)
+    rows = [[title, *shares[k * number : (k + 1) * number]] for k, title in enumerate(fit.component_titles)]
     return Section(
         "Matrices",
         ["Loadings are shared. These are parts of a component's expected counts, for a sample in all matrices."],
@@ -23,6 +21,8 @@ def shared_among_matrices(fit: Fit) -> Section:
     )
 
 
-def _in_words(row: dict[Any, Any]) -> str:
-    ends = f" [{row['lower']:.1%}, {row['upper']:.1%}]" if "lower" in row else ""
-    return f"{row['share']:.1%}{ends}"
+def _in_words(row: dict[Any, Any]) -> Number:
+    if "lower" not in row:
+        return share(row["share"])
+    text = f"{row['share']:.1%} [{row['lower']:.1%}, {row['upper']:.1%}]"
+    return Number(text, row["share"], row["lower"], row["upper"])

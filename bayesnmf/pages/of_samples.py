@@ -7,7 +7,7 @@ import numpy as np
 from bayesnmf import plots
 from bayesnmf.options import METHODS as RECORDS
 from bayesnmf.pages.cloud import cloud_of
-from bayesnmf.pages.parts import Section, Table, drawn
+from bayesnmf.pages.parts import Number, Section, Table, drawn, share
 from bayesnmf.pages.reading import Read
 from bayesnmf.pages.words import INTERVALS
 from bayesnmf.results.intervals import kind_of_intervals, source_of_intervals
@@ -45,8 +45,8 @@ def _by_group(read: Read) -> Table:
     for name in groups.names:
         inside = groups.labels == name
         headings.append(f"{name} ({inside.sum():,})")
-        for row, share in zip(rows, read.shares[inside].mean(axis=0), strict=True):
-            row.append(f"{share:.1%}")
+        for row, mean in zip(rows, read.shares[inside].mean(axis=0), strict=True):
+            row.append(share(mean))
     return Table(headings, rows, colours=read.colours)
 
 
@@ -66,11 +66,12 @@ def uncertainty(read: Read) -> Section:
     figure = drawn(
         lambda: plots.loadings_intervals(fit, fit.row_names[rows]), "Medians and intervals of loadings of some samples."
     )
-    lines = [
-        [str(fit.row_names[row]), "typical" if row in typical else "most counts", f"{fit.counts.row_totals[row]:,.12g}",
-         fit.component_titles[read.lead[row]] if read.lead[row] >= 0 else "–", f"{read.shares[row].max():.0%}"]
-        for row in rows
-    ]  # fmt: skip
+    lines = []
+    for row in rows:
+        total, chosen = fit.counts.row_totals[row], "typical" if row in typical else "most counts"
+        first = fit.component_titles[read.lead[row]] if read.lead[row] >= 0 else "–"
+        own = Number(f"{total:,.12g}", total), first, share(read.shares[row].max(), 0)
+        lines.append([str(fit.row_names[row]), chosen, *own])
     table = Table(["sample", "chosen as", "counts", "leading component", "largest share"], lines)
     return Section("Uncertainty", [*text, CHOSEN], figures=[figure], tables=[table])
 

@@ -14,12 +14,39 @@ import numpy as np
 DPI = 120
 
 
+class Number(str):
+    """A text with the numbers that it shows, for a download: one, or one and both ends of its interval."""
+
+    __slots__ = ("numbers",)
+    numbers: tuple[float, ...]
+
+    def __new__(cls, text: str, *numbers: float) -> Number:
+        """Return the text with its numbers."""
+        made = super().__new__(cls, text)
+        made.numbers = tuple(map(float, numbers))
+        return made
+
+
+def share(value: float, digits: int = 1) -> Number:
+    """Return a share in per cent, with the share itself as its number."""
+    return Number(f"{value:.{digits}%}", value)
+
+
+def as_number(text: str) -> str:
+    """Return a text that is nothing but a number as one that knows it; others as they are."""
+    try:
+        return Number(text, float(text.strip().replace(",", "").replace("−", "-")))
+    except ValueError:
+        return text
+
+
 @dataclass(frozen=True)
 class Table:
     """A table; columns after the first are numbers if `numeric`, unless an entry begins with a letter.
 
     The first column has a swatch in each of `colours`, if they are given. A table that is not `printed` is on the
-    screen alone, since it is long and what matters of it stands elsewhere.
+    screen alone, since it is long and what matters of it stands elsewhere. A download has each `Number` as what it is,
+    and all other entries as text.
     """
 
     headings: list[str]

@@ -23,13 +23,13 @@ from bayesnmf.needs import needed_for
 from bayesnmf.pages.checks import check_page, check_source, check_title
 from bayesnmf.pages.glossary import terms_in
 from bayesnmf.pages.of_fit import page_of_fit
-from bayesnmf.pages.parts import Page, Section, Table, drawn
+from bayesnmf.pages.parts import Page, Section, Table, as_number, drawn
 from bayesnmf.pages.reading import Given
 from bayesnmf.pages.references import references_of
 from bayesnmf.pages.words import METHODS, MODELS
 from bayesnmf.studies.comparison.finding import finding
 from bayesnmf.studies.comparison.measures import reference_of
-from bayesnmf.studies.comparison.report import SHORT, Comparison, figures_of, measured, notes
+from bayesnmf.studies.comparison.report import MEASURES, SHORT, Comparison, figures_of, measured, notes
 from bayesnmf.studies.selection.result import Selection
 from bayesnmf.studies.stability.result import Modes
 from bayesnmf.writing import write_text
@@ -177,11 +177,15 @@ def page_of_comparison(comparison: Comparison, image_shape: tuple[int, int] | No
         *([name, METHODS[fit.method]] for name, fit in fits.items()),
     ]
     plain = [line for line in notes(comparison) if not line.startswith("CAUTION ")]
+    short, every = (
+        Table(["", *fits], [[name, *map(as_number, values)] for name, *values in measured(comparison, chosen)])
+        for chosen in (SHORT, tuple(MEASURES))
+    )
     sections = [
-        Section("The methods side by side", tables=[Table(["", *fits], measured(comparison, SHORT))]),
+        Section("The methods side by side", tables=[short]),
         Section("What was compared", tables=[Table(["", ""], rows, numeric=False)]),
         Section("Figures", figures=made),
-        Section("All measures", plain, tables=[Table(["", *fits], measured(comparison))]),
+        Section("All measures", plain, tables=[every]),
         Section("How to cite", references=references_of(first.model, [fit.method for fit in fits.values()])),
     ]
     title = f"{', '.join(fits)}: {first.rank} components of {n:,} samples"

@@ -8,31 +8,35 @@ function numberOf(text) {
 
 function compare(a, b, column) {
   const [one, other] = [a, b].map((row) => row.cells[column].textContent.trim());
-  const [x, y] = [numberOf(one), numberOf(other)];
+  const [x, y] = [a, b].map((row, i) => parseFloat(numbersOf(row.cells[column])[0] ?? numberOf([one, other][i])));
   if (!Number.isNaN(x) && !Number.isNaN(y) && x !== y) return x - y;
   return one.localeCompare(other, undefined, { numeric: true });
 }
 
-// "2.8 [2.7, 2.9]" is three columns, and "45.0%" is 0.45; other texts stay as they are.
-function fieldsOf(text, ranged) {
-  const found = text.match(/^(.*?)\s*\[(.*?), (.*?)\]$/);
-  const parts = ranged ? (found ? found.slice(1) : [text, "", ""]) : [text];
-  return parts.map((part) => {
-    const shown = part.trim();
-    if (/^-?[\d.,]+\s?%$/.test(shown)) return String(+(numberOf(shown) / 100).toPrecision(12));
-    return /^-?\d{1,3}(,\d{3})+(\.\d+)?$/.test(shown) ? shown.replaceAll(",", "") : shown;
-  });
+// The numbers that an entry shows, as they were before they were rounded: one, or one and both ends of its interval.
+function numbersOf(cell) {
+  return (cell.dataset.numbers ?? "").split(" ").filter(Boolean);
 }
 
+// Text that a spreadsheet would run as a formula begins with an apostrophe.
+function fieldOf(text) {
+  const safe = /^[=+\-@\t\r]/.test(text) && !/^[+-]?[\d.]+$/.test(text) ? `'${text}` : text;
+  return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+// The rows that are shown. A column in which some entry is a number has numbers alone, and is empty where there is none.
 function csvOf(table) {
   const rows = [...table.tBodies[0].rows];
   const headings = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim());
-  const text = (row, column) => row.cells[column].textContent.trim();
-  const ranged = headings.map((_, column) => rows.some((row) => /\[.*, .*\]$/.test(text(row, column))));
-  const quoted = (field) => (/[",\n\r]/.test(field) ? `"${field.replaceAll('"', '""')}"` : field);
-  const lines = [headings.flatMap((name, i) => (ranged[i] ? [name, `${name} low`, `${name} high`] : [name]))];
-  for (const row of rows) lines.push(headings.flatMap((_, i) => fieldsOf(text(row, i), ranged[i])));
-  return lines.map((fields) => fields.map(quoted).join(",")).join("\r\n");
+  const widths = headings.map((_, i) => Math.max(0, ...rows.map((row) => numbersOf(row.cells[i]).length)));
+  const lines = [headings.flatMap((name, i) => (widths[i] === 3 ? [name, `${name} low`, `${name} high`] : [name]))];
+  for (const row of rows.filter((each) => !each.hidden)) {
+    lines.push(headings.flatMap((_, i) => {
+      const numbers = numbersOf(row.cells[i]).map((each) => (each === "nan" ? "" : each));
+      return widths[i] ? Array.from({ length: widths[i] }, (_, at) => numbers[at] ?? "") : [row.cells[i].textContent.trim()];
+    }));
+  }
+  return lines.map((fields) => fields.map(fieldOf).join(",")).join("\r\n");
 }
 
 function sortable(table) {
