@@ -32,7 +32,7 @@ TINY = np.finfo(float).tiny
 PRINTED, MARKED = 15, 12  # features of a component in print, and the level of λ, 0.6, that print and snippets show
 
 
-class Read(NamedTuple):
+class Browsed(NamedTuple):
     """What a page is made of: the fit, its topic model, sizes and leading features of components, shares of rows."""
 
     fit: Fit
@@ -96,7 +96,7 @@ def browse(fit: Fit, path: str | os.PathLike[str], *, texts: Any = None, title: 
     return target
 
 
-def _page(read: Read, texts: list[str | None] | None, title: str | None) -> str:
+def _page(read: Browsed, texts: list[str | None] | None, title: str | None) -> str:
     fit, (n, m) = read.fit, read.fit.counts.shape
     number = f"{counted(fit.rank, 'component')} of {counted(n, 'sample')}"
     return render(
@@ -109,14 +109,14 @@ def _page(read: Read, texts: list[str | None] | None, title: str | None) -> str:
     )
 
 
-def _read(fit: Fit) -> Read:
+def _read(fit: Fit) -> Browsed:
     model, sizes = to_topic_model(fit), fit.expected_sizes
     frequency = frequencies(model, sizes)
     found = [leading(shares, frequency) for shares in model.components]
-    return Read(fit, model, sizes, frequency, found, shares_of(fit, np.arange(fit.counts.shape[0]), 0.9))
+    return Browsed(fit, model, sizes, frequency, found, shares_of(fit, np.arange(fit.counts.shape[0]), 0.9))
 
 
-def contents(read: Read, texts: list[str | None] | None) -> dict[str, Any]:
+def contents(read: Browsed, texts: list[str | None] | None) -> dict[str, Any]:
     """Return the numbers and names of the page, as `browse.js` reads them."""
     fit, totals = read.fit, read.fit.counts.feature_totals
     most = np.argsort(-totals, kind="stable")[:SEARCHED]
@@ -135,7 +135,7 @@ def contents(read: Read, texts: list[str | None] | None) -> dict[str, Any]:
     }
 
 
-def _component(read: Read, k: int, places: Array, rows: Array, texts: list[str | None] | None) -> dict[str, Any]:
+def _component(read: Browsed, k: int, places: Array, rows: Array, texts: list[str | None] | None) -> dict[str, Any]:
     """Return one component, whose leading features have these places among the names of the page."""
     fit, own = read.fit, read.leading[k]
     marked = pattern_of(map(str, fit.feature_names[own.features[own.order(MARKED)]]))
@@ -154,7 +154,7 @@ def _component(read: Read, k: int, places: Array, rows: Array, texts: list[str |
     }
 
 
-def _row(read: Read, row: int, k: int) -> dict[str, Any]:
+def _row(read: Browsed, row: int, k: int) -> dict[str, Any]:
     """Return a sample: its name, counts, share of a component with limits, and its other leading components."""
     share, fit = read.shares["share"][row], read.fit
     others = [each for each in np.argsort(-share, kind="stable").tolist() if each != k and share[each] >= LEAST_OTHER]
@@ -163,7 +163,7 @@ def _row(read: Read, row: int, k: int) -> dict[str, Any]:
     return {"name": name, "counts": counts, "share": limits.pop(k), "others": list(limits.items())}
 
 
-def _where(read: Read, features: Array) -> list[list[int]]:
+def _where(read: Browsed, features: Array) -> list[list[int]]:
     """Return for each feature the components with most of its expected counts, and their percentages of these, in turn.
 
     They are up to `KEPT` components with at least 5 %.
@@ -178,7 +178,7 @@ def _where(read: Read, features: Array) -> list[list[int]]:
     ]
 
 
-def _printed(read: Read) -> Table:
+def _printed(read: Browsed) -> Table:
     """Return the table that is printed, and shown where no script runs."""
     rows = []
     for k in np.argsort(-read.sizes, kind="stable"):
