@@ -54,14 +54,14 @@ def check_source(source: Any, kinds: tuple[type[Any], type[Any]], given: Given) 
             f"{rank} and {features:,}; run bayesnmf.modes with the counts and the rank of the fit"
         )
     if given.modes is not None:
-        of = given.modes.best.counts
-        _check_counts("modes", source, of.shape, (of.row_totals, of.feature_totals))
+        counts = given.modes.best.counts
+        _check_counts("modes", source, counts.shape, (counts.row_totals, counts.feature_totals))
 
 
 def _check_selection(selection: Selection, fit: Any) -> None:
     """Refuse a comparison of ranks on other counts, as far as it knows its counts: by their shape, and by checks."""
     checks = selection.checks
-    totals = None if checks is None else (checks.rows["observed"], checks.features["observed"])
+    totals = None if checks is None else (checks.rows.get("observed"), checks.features.get("observed"))
     if selection.shape is not None:
         _check_counts("selection", fit, selection.shape, totals)
 
@@ -73,7 +73,8 @@ def _check_counts(name: str, fit: Any, shape: tuple[int, int], totals: tuple[Any
     cure = f"run {what} with the counts of the fit"
     if tuple(shape) != tuple(own.shape):
         raise ValueError(f"{told} {shape[0]:,} × {shape[1]:,}; {cure}")
-    if totals is not None and not all(map(np.allclose, totals, (own.row_totals, own.feature_totals))):
+    known = [] if totals is None else zip(totals, (own.row_totals, own.feature_totals), strict=True)
+    if not all(np.allclose(theirs, ours) for theirs, ours in known if theirs is not None):
         raise ValueError(f"{told} other totals of rows or features; {cure}")
 
 
