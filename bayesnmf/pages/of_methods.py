@@ -17,7 +17,7 @@ from bayesnmf.pages.references import CHAINS, NEIGHBOURS, SIGNS, references_of
 from bayesnmf.pages.words import BRIEF, METHODS, MODELS, listed
 from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.results.describing import noise_in_words
-from bayesnmf.results.intervals import kind_of_intervals
+from bayesnmf.results.intervals import kind_of_intervals, share_unmixed
 from bayesnmf.results.record import LEARNED
 
 LONGEST = 600  # characters of priors and options
@@ -44,9 +44,18 @@ def methods(read: Read) -> Section:
     noise = noise_in_words(fit).removeprefix(", ")
     told += f"; {noise}, in place of the Poisson distribution. " if noise else ". "
     told += "Exposures were given; loadings and components are per unit of exposure. " if fit.counts.exposed else ""
-    told += f"Method: {METHODS[fit.method]} (seed {fit.seed}). Intervals: {BRIEF[kind_of_intervals(read.intervals)]}. "
+    kind = kind_of_intervals(read.intervals)
+    told += f"Method: {METHODS[fit.method]} (seed {fit.seed}). Intervals: {BRIEF[kind]}{_unmixed(read)}. "
     told += _checked(read)
     return Section("Methods, for a paper", [told])
+
+
+def _unmixed(read: Read) -> str:
+    """Return where the chain of the intervals has not mixed, which a paper has to say; "" where it has."""
+    found = read.intervals.intervals
+    if found is None or not found.share_above:
+        return ""
+    return f", which has not mixed in {share_unmixed(found)} (R-hat up to {found.r_hat:.2f}), where they are too narrow"
 
 
 def _components(fit: Fit) -> str:

@@ -69,10 +69,11 @@ def uncertainty(read: Read) -> Section:
     lines = []
     for row in rows:
         total, chosen = fit.counts.row_totals[row], "typical" if row in typical else "most counts"
-        first = fit.component_titles[read.lead[row]] if read.lead[row] >= 0 else "–"
-        own = Number(f"{total:,.12g}", total), first, share(read.shares[row].max(), 0)
+        lead = read.lead[row]
+        first = (fit.component_titles[lead], share(read.shares[row, lead], 0)) if lead >= 0 else ("–", "–")
+        own = Number(f"{total:,.12g}", total), *first
         lines.append([str(fit.row_names[row]), chosen, *own])
-    table = Table(["sample", "chosen as", "counts", "leading component", "largest share"], lines)
+    table = Table(["sample", "chosen as", "counts", "leading component", "its share"], lines)
     return Section("Uncertainty", [*text, CHOSEN], figures=[figure], tables=[table])
 
 

@@ -88,8 +88,14 @@ def source_of_intervals(fit: FitRecord) -> str:
     about += f"{found.r_hat:.2f})"
     if not found.share_above:
         return about
-    share = f"{found.share_above:.0%}" if found.share_above >= 0.01 else f"{found.share_above:.1%}"
-    return f"{about}; the chain has not mixed: intervals are too narrow where it is above {MIXED}, {share} of entries"
+    return (
+        f"{about}; the chain has not mixed: intervals are too narrow where it is above {MIXED}, {share_unmixed(found)}"
+    )
+
+
+def share_unmixed(found: Intervals) -> str:
+    """Return in how many of the entries of loadings and components the chain of some intervals has not mixed."""
+    return f"{found.share_above:.0%} of entries" if found.share_above >= 0.01 else f"{found.share_above:.1%} of entries"
 
 
 def told_of_intervals(fit: FitRecord) -> str:
