@@ -76,7 +76,7 @@ def test_a_comparison_begins_with_it(monkeypatch):
     result = bayesnmf.compare(SMALL, rank=2, methods=("vi", "gibbs"), settings=settings)
     sentences = finding(result.table, "gibbs")
     for text in (repr(result), result.details()):
-        assert " ".join(text.split()).partition(" features ")[2].startswith(" ".join(sentences))
+        assert " ".join(text.split()).partition(" samples set aside ")[2].startswith(" ".join(sentences))
     assert "the components of gibbs" in sentences[0]
     assert "those of vi hold" in sentences[1]
     for kind in ("thinned", "withheld"):
