@@ -23,3 +23,9 @@ def test_every_guide_is_linked_from_the_table_of_questions():
     assert "(docs/which_call.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
     guides = {page.name for page in ROOT.glob("docs/*.md")} - {"which_call.md"}
     assert {name for name in guides if f"({name}" not in table} == set()
+
+
+def test_the_site_begins_as_the_readme_does():
+    readme, home = ((ROOT / path).read_text(encoding="utf-8") for path in ("README.md", "docs/site/home.md"))
+    bullets = readme[readme.index("- **") : readme.index("```")].strip()
+    assert bullets in home
