@@ -195,8 +195,7 @@ def _failed(read: Read) -> str:
     if np.isnan(found.p_value):
         sentences.append("The model could not be checked: too few replicates.")
     elif found.failed:
-        larger = found.table["observed"] > found.table["mean"]
-        what = [(LARGE if larger[name] or name not in SMALL else SMALL)[name] for name in found.failed]
+        what = [_difference(name, *found.table.loc[name, ["observed", "mean"]]) for name in found.failed]
         sentences.append(
             f"{number_in_words(len(found.failed))} of {number} checks of the model failed: {listed(what)}."
         )
@@ -204,6 +203,15 @@ def _failed(read: Read) -> str:
         rest = f"none of {number} checks of the model failed, so simulated counts look like those observed."
         sentences.append(_capital(rest) if sentences else f"Nothing: the fit came to rest, and {rest}")
     return " ".join(sentences)
+
+
+def _difference(name: str, observed: float, expected: float) -> str:
+    """Return how a statistic differs from what the model expects, and by how much: a small difference can be sure."""
+    words = (LARGE if observed > expected or name not in SMALL else SMALL)[name]
+    if not expected:
+        return words
+    percent = 100 * abs(observed / expected - 1)
+    return f"{words} (by {percent:.{0 if percent >= 10 else 1 if percent >= 1 else 2}f} %)"
 
 
 def _sentences(told: list[str]) -> str:

@@ -61,12 +61,20 @@ FINE, BAD = checked([0.9] * 5), checked([0.9, 0.9, 0.9, 0.001, 0.001])
 def test_a_fit_that_converged_while_checks_fail_says_so_first():
     sentences, shown = dict(in_short(read(fitted(), BAD))), tiles(read(fitted(), BAD))
     assert sentences["Failed"].startswith("Two of 5 checks of the model failed: ")
-    assert "counts vary more around their expected values" in sentences["Failed"]
+    assert "counts vary more around their expected values than the model says (by 100 %)" in sentences["Failed"]
     assert "too narrow" in sentences["To be trusted"]
     assert "hold for the model at best" in sentences["To be trusted"]
     assert [(tile.tone, tile.word) for tile in shown[:3]] == [
         ("good", "converged"), ("bad", "2 of 5 failed"), ("doubt", "too narrow")
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("observed", "told"), [(1.96, "by 96 %"), (0.975, "by 2.5 %"), (1.0014, "by 0.14 %")])
+def test_a_failed_check_says_by_how_much(observed, told):
+    """With many counts, a difference that nobody would see is sure."""
+    checks = checked([0.9, 0.001, 0.9, 0.9, 0.9])
+    checks.table.loc["share of zeros", "observed"] = observed
+    assert dict(in_short(read(fitted(), checks)))["Failed"].endswith(f"({told}).")
 
 
 def test_a_fit_without_faults_says_that_nothing_failed():
