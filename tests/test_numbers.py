@@ -17,10 +17,10 @@ def test_pages_state_the_numbers_of_the_file():
     assert wrong == []
 
 
-def test_every_group_says_how_it_was_measured_and_is_stated():
-    stated = {place[1] for page in pages() for place in MARK.finditer(page.read_text(encoding="utf-8"))}
+def test_every_number_is_stated_and_says_how_it_was_measured():
+    stated = {place.group(1, 2) for page in pages() for place in MARK.finditer(page.read_text(encoding="utf-8"))}
     found = numbers()
-    assert stated == set(found)
+    assert stated == {(name, value) for name, group in found.items() for value in group["values"]}
     assert all(group["how"] and group["where"] != "to be measured" for group in found.values())
 
 
