@@ -105,6 +105,16 @@ def test_a_fit_goes_on_if_nobody_reads_its_progress(monkeypatch):
     broken.close()
 
 
+def test_a_line_of_what_has_ended_is_complete(capsys):
+    """A start mostly ends before its last step, and the next one begins; the last line shows how far it came."""
+    with progress_bar() as report:
+        report("vi start 0", 100, 5000, -1.0)
+        report("vi", 3, 5000, -1.0)
+    first, second = [line for line in capsys.readouterr().err.splitlines() if "vi" in line]
+    assert "100/100" in first.replace(" ", "")
+    assert "3/5000" in second.replace(" ", "")
+
+
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_no_number_of_a_bar_is_cut(width, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
