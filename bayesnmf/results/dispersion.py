@@ -1,8 +1,11 @@
 """The dispersion of counts around the means of a fit: how much more they vary than Poisson counts.
 
 It is Pearson's χ² over its degrees of freedom: the number of entries less that of free numbers in a matrix of means of
-rank K, n K + (m − K) K, of which components that are given have none. Small means are pooled
-(`bayesnmf.kernels.cpu.pearson`), so that an entry is a single count or a pool of several.
+rank K, n K + (m − K) K. Components that are given have none, and of their loadings those count of which one count or
+more is expected: in regression with coefficients of at least 0, the degrees of freedom are on average the number of
+coefficients above 0 (Meyer and Woodroofe, 2000), and posterior means are never 0. Components that are learned bend to
+the noise in all rows. Small means are pooled (`bayesnmf.kernels.cpu.pearson`), so that an entry is a single count or a
+pool of several.
 """
 
 from __future__ import annotations
@@ -60,11 +63,12 @@ def dispersion(fit: FitRecord) -> Dispersion:
     """Return the dispersion of the counts around the means of a fit; see `bayesnmf.Fit.dispersion`."""
     check_unweighted(fit.counts, "dispersions of all matrices")
     sums = _sums(fit, slice(None), by_column=True)
-    own, other = _free_loadings(fit), _free_components(fit)
-    ratio, error = _overall(sums[0], own, other, fit.counts.shape[1])
-    check_has_dispersion(fit, ratio)
+    own, other = _free_loadings(fit, slice(None)), len(_learned_components(fit))
     n, m = fit.counts.shape
-    rows, features = _by_line(sums[0], own, other, m, ratio), _by_line(sums[1], other, own, n, ratio)
+    ratio, error = _overall(sums[0], _free_entries(sums[0], own, other, m, n))
+    check_has_dispersion(fit, ratio)
+    rows = _by_line(sums[0], _free_entries(sums[0], own, other, m, n), ratio)
+    features = _by_line(sums[1], _free_entries(sums[1], other, own.mean(), n, m), ratio)
     return Dispersion(ratio, error, rows.set_index(fit.row_names), features.set_index(fit.feature_names))
 
 
@@ -75,8 +79,9 @@ def overall_dispersion(fit: FitRecord, entries: float = np.inf) -> tuple[float, 
     """
     n, m = fit.counts.shape
     step = max(int(n * m / entries), 1)
-    of_rows, _ = _sums(fit, slice(step // 2, None, step), by_column=False)
-    return _overall(of_rows, _free_loadings(fit), _free_components(fit), m, n)
+    rows = slice(step // 2, None, step)
+    sums, _ = _sums(fit, rows, by_column=False)
+    return _overall(sums, _free_entries(sums, _free_loadings(fit, rows), len(_learned_components(fit)), m, n))
 
 
 def _sums(fit: FitRecord, rows: slice, by_column: bool) -> tuple[Array, Array]:
@@ -86,18 +91,23 @@ def _sums(fit: FitRecord, rows: slice, by_column: bool) -> tuple[Array, Array]:
     return pearson_sums(counts.matrix, loadings[rows], components, LOW, hidden, by_column=by_column)
 
 
-def _free_loadings(fit: FitRecord) -> float:
-    """Return how many loadings of a row were fitted to the counts: of one of several matrices, its part of them."""
-    return fit.rank * fit.diagnostics.get(OF_MATRIX, 1.0)
+def _free_loadings(fit: FitRecord, rows: slice) -> Array:
+    """Return how many loadings of each row were fitted to its counts: of one of several matrices, its part of them."""
+    loadings, components = fit.mean_factors
+    counted = loadings[rows] * components.sum(axis=1) >= 1
+    counted[:, _learned_components(fit)] = True
+    return counted.sum(axis=1) * fit.diagnostics.get(OF_MATRIX, 1.0)
 
 
-def _free_components(fit: FitRecord) -> int:
-    """Return the number of components that were fitted to the counts."""
-    return 0 if fit.is_projected else len(free_components(stated_components(fit.priors.components), fit.rank))
+def _learned_components(fit: FitRecord) -> Array:
+    """Return the places of the components that were fitted to the counts."""
+    if fit.is_projected:
+        return np.arange(0)
+    return np.asarray(free_components(stated_components(fit.priors.components), fit.rank))
 
 
-def _free_entries(sums: Array, own: float, other: float, length: int, lines: int) -> Array:
-    """Return the degrees of freedom of lines, rows or features, of `length` entries each.
+def _free_entries(sums: Array, own: float | Array, other: float, length: int, lines: int) -> Array:
+    """Return the degrees of freedom of some of all `lines`, rows or features, of `length` entries each.
 
     A line has `own` numbers of its own, and a part of the `other` numbers that each entry of it shares with the same
     entries of other lines; `own` · `other` numbers are counted twice.
@@ -107,8 +117,7 @@ def _free_entries(sums: Array, own: float, other: float, length: int, lines: int
     return entries - np.minimum(own, entries) - shared * entries / max(entries.mean(), 1)
 
 
-def _overall(sums: Array, own: float, other: float, length: int, lines: int | None = None) -> tuple[float, float]:
-    free = _free_entries(sums, own, other, length, lines or len(sums))
+def _overall(sums: Array, free: Array) -> tuple[float, float]:
     left = free.sum()
     if left <= 0:
         return np.nan, np.nan
@@ -117,11 +126,10 @@ def _overall(sums: Array, own: float, other: float, length: int, lines: int | No
     return float(ratio), float(np.sqrt(spread) / left)
 
 
-def _by_line(sums: Array, own: float, other: float, length: int, ratio: float) -> pd.DataFrame:
+def _by_line(sums: Array, free: Array, ratio: float) -> pd.DataFrame:
     """Return the dispersion of each line, shrunk towards that of all on the log scale."""
     import pandas as pd
 
-    free = _free_entries(sums, own, other, length, len(sums))
     squares, fourths, entries = sums.T
     known = (free >= 1) & (squares > 0)
     found, error = np.full(len(sums), np.nan), np.full(len(sums), np.nan)

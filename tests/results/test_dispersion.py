@@ -123,3 +123,15 @@ def test_a_dispersion_needs_degrees_of_freedom():
     fit = bayesnmf.fit([[3, 1, 2], [4, 0, 1]], rank=2, seed=0)
     with pytest.raises(ValueError, match="a dispersion needs more entries than parameters"):
         fit.dispersion()
+
+
+@quietly
+@pytest.mark.parametrize(("dispersion", "least"), [(0, 0.85), (3, 3)])
+def test_given_components_that_no_row_needs_take_no_degrees_of_freedom(dispersion, least):
+    """Of 60 signatures a row has a few. Were all parameters, ratios would be twice as large; those left fit noise."""
+    rng = np.random.default_rng(11)
+    catalogue = rng.dirichlet(np.full(96, 0.15), 60)
+    means = 2000 * rng.dirichlet(np.full(60, 0.05), 100) @ catalogue
+    counts = linear_noise(means, dispersion, rng) if dispersion else rng.poisson(means)
+    fit = bayesnmf.fit(counts, fixed_components=catalogue, seed=0, options=plain_vi())
+    assert least < fit.dispersion().ratio < 1 + dispersion
