@@ -45,7 +45,7 @@ def _regress_row(
     """Make one EM step ([C] 38), so that no coefficient is stuck at 0, then sweeps of coordinate descent."""
     entries, rank = len(counts), len(b)
     mix_entries(entries, rank, b, gathered, least, mean)
-    if len(spreads) == 0:
+    if spreads is None:
         divide_entries(entries, counts, b.dtype.type(0), mean)
     else:
         cluster_entries(entries, counts, spreads, b.dtype.type(0), mean)
@@ -61,7 +61,7 @@ def _regress_row(
         for k in range(rank):
             for _ in range(newton_steps):
                 old = b[k]
-                if len(spreads) == 0:
+                if spreads is None:
                     first, second = derivatives(entries, before, change, k, counts, gathered, least, mean)
                 else:
                     given = counts, spreads, gathered, least, mean
@@ -86,7 +86,7 @@ def _regress(
     space = np.empty(V.shape[1] * longest, dtype=V.dtype)
     mean, counts = np.empty(longest, dtype=V.dtype), np.empty(longest, dtype=V.dtype)
     expected = np.empty(V.shape[1], dtype=V.dtype)
-    spreads = np.ones(0 if spread is None else longest)
+    spreads = None if spread is None else np.ones(longest)
     for i in range(start, stop):
         first, last = indptr[i], indptr[i + 1]
         entries = (last - first + step - 1) // step * step
@@ -97,7 +97,7 @@ def _regress(
             for p in range(last - first):
                 spreads[p] = spread_of_entry(spread[0][i], spread[1], indices[first + p])
         _regress_row(
-            counts[:entries], spreads[:entries], gathered, mean, expected, out[i, : exposure.shape[1]],
+            counts[:entries], None if spreads is None else spreads[:entries], gathered, mean, expected, out[i, : exposure.shape[1]],
             exposure[i % len(exposure)], less[i % len(less)], rate[i % len(rate)], sweeps, newton_steps, floor, least,
         )  # fmt: skip
 

@@ -92,18 +92,18 @@ def _settle_row(
     entries, rank = len(counts), len(total)
     for update in range(most):
         mix_entries(entries, rank, u, gathered, least, ratio)
-        if len(spreads):
-            lost = cluster_entries(entries, counts, spreads, least, ratio)
-        else:
+        if spreads is None:
             lost = divide_entries(entries, counts, least, ratio)
+        else:
+            lost = cluster_entries(entries, counts, spreads, least, ratio)
         expected_counts(entries, gathered, ratio, expected)
         for k in range(rank):
             total[k] = u[k] * expected[k]
         if lost:
-            _add_lost_entries(counts, gathered, ratio, u, len(spreads) > 0, total)
+            _add_lost_entries(counts, gathered, ratio, u, spreads is not None, total)
         for k in range(rank):
             s[k] = prior[k] + total[k]
-        _update_row(s, scale, expects, len(spreads) > 0, value, u, rank)
+        _update_row(s, scale, expects, spreads is not None, value, u, rank)
         if not _set_mean(s, scale, simplex, tol, mean):
             return update + 1
     return -most
@@ -123,7 +123,7 @@ def _settle(
     longest = (longest + step - 1) // step * step
     space = np.empty(width * longest, dtype=V.dtype)
     ratio, counts = np.empty(longest, dtype=V.dtype), np.empty(longest, dtype=V.dtype)
-    spreads = np.ones(0 if spread is None else longest)
+    spreads = None if spread is None else np.ones(longest)
     u, expected = np.zeros(width, dtype=V.dtype), np.empty(width, dtype=V.dtype)
     doubles = (rank + DOUBLES - 1) // DOUBLES * DOUBLES
     s, mean, value = np.ones(doubles), np.empty(rank), np.zeros(doubles)
@@ -139,7 +139,7 @@ def _settle(
         for k in range(rank):
             u[k], mean[k] = begin[i, k], means[i, k]
         updates[i] = _settle_row(
-            counts[:entries], spreads[:entries], gathered, ratio, prior[i % len(prior)], scale[i % len(scale)], expects,
+            counts[:entries], None if spreads is None else spreads[:entries], gathered, ratio, prior[i % len(prior)], scale[i % len(scale)], expects,
             simplex, tol, most, least, u, expected, s, mean, value, totals[i],
         )  # fmt: skip
 
