@@ -25,7 +25,6 @@ from bayesnmf.kernels.cpu import (
     allocation,
     clusters,
     decomposition,
-    dense,
     entries,
     factors,
     gamma_draws,
@@ -91,9 +90,6 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
     prior = np.full((1, K), 0.3)
     few = csr_array((X.data[: X.indptr[n // 100]], X.indices[: X.indptr[n // 100]], X.indptr[: n // 100 + 1]),
                     shape=(n // 100, m))  # fmt: skip
-    some = csr_array(
-        (X.data[: X.indptr[n // 2]], X.indices[: X.indptr[n // 2]], X.indptr[: n // 2 + 1]), shape=(n // 2, m)
-    )
     states = np.ascontiguousarray(np.tile(U[: n // 100], (STATES, 1, 1))), np.tile(Vt, (STATES, 1, 1))
     city = urn.Urn(prior, np.ones((1, K)), np.full((1, K), 0.3), np.full(K, 0.3 * m))
     given: dict[str, Any] = {"threads": 1}
@@ -180,7 +176,6 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
         "settled_totals": settle,
         "Tangent": responses,
         "decomposition_gradients": gradients,
-        "entry_allocations": lambda: dense.entry_allocations(some, U[: n // 2], V),
         "mean_field_moments": lambda: mean_field.mean_field_moments(U, one, np.zeros((1, 1)), one, one, **given),
         "digamma_with_excess": lambda: mean_field.digamma_with_excess(U),
         "solve_shared_rates": lambda: shared_rates.solve_shared_rates(U, one, np.full(n, 3.0), np.ones(n), **given),

@@ -16,6 +16,7 @@ from suites import mostly_long
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.kernels.cpu.allocation import expected_allocations, row_blocks
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.dense import entry_allocations
 from bayesnmf.kernels.cpu.likelihood import entry_rates, poisson_loglik
 from bayesnmf.kernels.cpu.sampling import add_multinomial, binomial, sampled_allocations
 
@@ -129,6 +130,21 @@ def test_totals_are_kept_where_means_underflow(dtype, spread, threads):
     tolerance = 1e-10 if dtype == np.float64 else 1e-3
     for got, expected in zip(totals, wanted, strict=True):
         np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance * 1e-3)
+
+
+def test_allocations_of_entries_sum_to_the_totals_also_where_means_underflow(monkeypatch):
+    rng = np.random.default_rng(4)
+    matrix = csr_array(rng.poisson(0.7, (40, 30)).astype(float))
+    loadings, components = rng.gamma(0.5, 1, (40, 3)), rng.gamma(0.5, 1, (3, 30))
+    loadings[:9] *= 1e-200
+    components[:, :4] *= 1e-200
+    totals = expected_allocations(matrix, loadings, components)
+    monkeypatch.setattr("bayesnmf.kernels.cpu.dense.ENTRIES", 100)  # several blocks
+    entries = entry_allocations(matrix, loadings, components)
+    rows = np.repeat(np.arange(40), np.diff(matrix.indptr))
+    for k in range(3):
+        np.testing.assert_allclose(np.bincount(rows, entries[:, k], 40), totals.loadings[:, k], rtol=1e-12)
+        np.testing.assert_allclose(np.bincount(matrix.indices, entries[:, k], 30), totals.components[k], rtol=1e-12)
 
 
 @pytest.mark.parametrize("exponent", range(-40, -29))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import MOST_SHARDS, Sides, Totals, least_mean, row_blocks
+from bayesnmf.kernels.cpu.allocation import MOST_SHARDS, Sides, Totals, least_mean
 from bayesnmf.kernels.cpu.clusters import weigh_block
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.threads import (
@@ -17,7 +17,6 @@ from bayesnmf.kernels.cpu.threads import (
     even_bounds,
     in_blocks,
     one_blas_thread,
-    piece_count,
     threads_or_default,
 )
 from bayesnmf.kernels.cpu.underflow import Spread
@@ -128,17 +127,6 @@ def responsibilities(u: Array, v: Array, out: Array) -> None:
         out[k] /= mean
 
 
-@compiled_on_disk(nogil=True)
-def _fill_entries(
-    indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, first: int, last: int, out: Array
-) -> None:
-    for i in range(first, last):
-        for p in range(indptr[i], indptr[i + 1]):
-            responsibilities(U[i], Vt[indices[p]], out[p])
-            for k in range(U.shape[1]):  # one by one: an array times a number takes 1.5 s to compile
-                out[p, k] *= values[p]
-
-
 def entry_allocations(matrix: csr_array, loadings: Array, components: Array) -> Array:
     """Return the expected allocations of the nonzero counts, (nnz, K) in the order of the matrix, in float64.
 
@@ -146,8 +134,17 @@ def entry_allocations(matrix: csr_array, loadings: Array, components: Array) -> 
     """
     U = np.ascontiguousarray(loadings, np.float64)
     Vt = np.ascontiguousarray(components.T, np.float64)
-    out = np.empty((len(matrix.indices), U.shape[1]))
-    given = matrix.indptr, matrix.indices, matrix.data, U, Vt
-    bounds = row_blocks(matrix.indptr, piece_count(ENTRY_COST * out.size))
-    in_blocks(bounds, lambda _, first, last: _fill_entries(*given, first, last, out), 1)
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    out = np.empty((len(rows), U.shape[1]))
+    step = max(ENTRIES // U.shape[1], 1)
+    for first in range(0, len(rows), step):
+        here = slice(first, first + step)
+        u, v, part = U[rows[here]], Vt[matrix.indices[here]], out[here]
+        np.multiply(u, v, out=part)
+        mean = part.sum(axis=1)
+        lost = mean < least_mean.py_func(mean.dtype)
+        part /= np.where(lost, 1, mean)[:, None]
+        for p in np.flatnonzero(lost):
+            responsibilities(u[p], v[p], part[p])
+        part *= matrix.data[here, None]
     return out

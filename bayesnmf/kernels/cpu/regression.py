@@ -19,7 +19,7 @@ from bayesnmf.kernels.cpu.regression_row import (
 )
 from bayesnmf.kernels.cpu.rising import cluster_derivatives, cluster_entries
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
-from bayesnmf.kernels.cpu.underflow import Spread, spread_of_entry
+from bayesnmf.kernels.cpu.underflow import Spread, room_for_spreads, spread_of_entry
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
@@ -39,8 +39,8 @@ def _newton(first: float, second: float, linear: float, less: float, b: float, f
 
 @compiled_on_disk(nogil=True, fastmath=FAST)
 def _regress_row(
-    counts: Array, spreads: Array, gathered: Array, mean: Array, expected: Array, b: Array, exposure: Array,
-    less: Array, rate: Array, sweeps: int, newton_steps: int, floor: float, least: float,
+    counts: Array, spreads: Array | None, gathered: Array, mean: Array, expected: Array, b: Array,
+    exposure: Array, less: Array, rate: Array, sweeps: int, newton_steps: int, floor: float, least: float,
 ) -> None:  # fmt: skip
     """Make one EM step ([C] 38), so that no coefficient is stuck at 0, then sweeps of coordinate descent."""
     entries, rank = len(counts), len(b)
@@ -75,7 +75,8 @@ def _regress_row(
 @compiled_on_disk(nogil=True, fastmath=FAST)
 def _regress(
     indptr: Array, indices: Array, values: Array, V: Array, exposure: Array, less: Array, rate: Array,
-    sweeps: int, newton_steps: int, floor: float, spread: Any, start: int, stop: int, out: Array,
+    sweeps: int, newton_steps: int, floor: float, spread: Any, start: int, stop: int, spreads: Any,
+    out: Array,
 ) -> None:  # fmt: skip
     step = VECTOR_BYTES // V.itemsize
     longest = 0
@@ -86,7 +87,6 @@ def _regress(
     space = np.empty(V.shape[1] * longest, dtype=V.dtype)
     mean, counts = np.empty(longest, dtype=V.dtype), np.empty(longest, dtype=V.dtype)
     expected = np.empty(V.shape[1], dtype=V.dtype)
-    spreads = None if spread is None else np.ones(longest)
     for i in range(start, stop):
         first, last = indptr[i], indptr[i + 1]
         entries = (last - first + step - 1) // step * step
@@ -97,7 +97,7 @@ def _regress(
             for p in range(last - first):
                 spreads[p] = spread_of_entry(spread[0][i], spread[1], indices[first + p])
         _regress_row(
-            counts[:entries], None if spreads is None else spreads[:entries], gathered, mean, expected, out[i, : exposure.shape[1]],
+            counts[:entries], spreads, gathered, mean, expected, out[i, : exposure.shape[1]],
             exposure[i % len(exposure)], less[i % len(less)], rate[i % len(rate)], sweeps, newton_steps, floor, least,
         )  # fmt: skip
 
@@ -147,5 +147,6 @@ def poisson_regression(
     threads = threads_or_default(threads, work)
     bounds = row_blocks(matrix.indptr, block_count(work))
     given = matrix.indptr, matrix.indices, matrix.data, V, exposed, less, rate, sweeps, newton_steps, floor, spread
-    in_blocks(bounds, lambda _, first, last: _regress(*given, first, last, whole), threads)
+    room = room_for_spreads(matrix, spread)
+    in_blocks(bounds, lambda _, first, last: _regress(*given, first, last, room(), whole), threads)
     return out

@@ -19,7 +19,7 @@ from bayesnmf.kernels.cpu.regression_row import divide_entries, expected_counts,
 from bayesnmf.kernels.cpu.rising import cluster_entries
 from bayesnmf.kernels.cpu.special import scaled_exp_digamma
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
-from bayesnmf.kernels.cpu.underflow import Spread, share_out_entry, spread_of_entry
+from bayesnmf.kernels.cpu.underflow import Spread, room_for_spreads, share_out_entry, spread_of_entry
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
@@ -84,9 +84,9 @@ def _set_mean(s: Array, scale: Array, simplex: bool, tol: float, mean: Array) ->
 
 @compiled_on_disk(nogil=True)
 def _settle_row(
-    counts: Array, spreads: Array, gathered: Array, ratio: Array, prior: Array, scale: Array, expects: bool,
-    simplex: bool, tol: float, most: int, least: float, u: Array, expected: Array, s: Array, mean: Array,
-    value: Array, total: Array,
+    counts: Array, spreads: Array | None, gathered: Array, ratio: Array, prior: Array, scale: Array,
+    expects: bool, simplex: bool, tol: float, most: int, least: float, u: Array, expected: Array, s: Array,
+    mean: Array, value: Array, total: Array,
 ) -> int:  # fmt: skip
     """Fill the total of a row; return the number of updates until it settled, or `-most` if it did not."""
     entries, rank = len(counts), len(total)
@@ -112,8 +112,8 @@ def _settle_row(
 @compiled_on_disk(nogil=True, fastmath=FAST)
 def _settle(
     indptr: Array, indices: Array, values: Array, V: Array, begin: Array, means: Array, prior: Array, scale: Array,
-    expects: bool, simplex: bool, tol: float, most: int, spread: Any, start: int, stop: int, totals: Array,
-    updates: Array,
+    expects: bool, simplex: bool, tol: float, most: int, spread: Any, start: int, stop: int, spreads: Any,
+    totals: Array, updates: Array,
 ) -> None:  # fmt: skip
     step, rank, width = VECTOR_BYTES // V.itemsize, begin.shape[1], V.shape[1]
     least = V.dtype.type(least_mean(V.dtype))
@@ -123,7 +123,6 @@ def _settle(
     longest = (longest + step - 1) // step * step
     space = np.empty(width * longest, dtype=V.dtype)
     ratio, counts = np.empty(longest, dtype=V.dtype), np.empty(longest, dtype=V.dtype)
-    spreads = None if spread is None else np.ones(longest)
     u, expected = np.zeros(width, dtype=V.dtype), np.empty(width, dtype=V.dtype)
     doubles = (rank + DOUBLES - 1) // DOUBLES * DOUBLES
     s, mean, value = np.ones(doubles), np.empty(rank), np.zeros(doubles)
@@ -139,7 +138,7 @@ def _settle(
         for k in range(rank):
             u[k], mean[k] = begin[i, k], means[i, k]
         updates[i] = _settle_row(
-            counts[:entries], None if spreads is None else spreads[:entries], gathered, ratio, prior[i % len(prior)], scale[i % len(scale)], expects,
+            counts[:entries], spreads, gathered, ratio, prior[i % len(prior)], scale[i % len(scale)], expects,
             simplex, tol, most, least, u, expected, s, mean, value, totals[i],
         )  # fmt: skip
 
@@ -201,5 +200,6 @@ def settled_totals(
         np.ascontiguousarray(prior, dtype=np.float64), scale, expects, simplex, tol, most,
         spread,
     )  # fmt: skip
-    in_blocks(bounds, lambda _, first, last: _settle(*given, first, last, totals, updates), threads)
+    room = room_for_spreads(matrix, spread)
+    in_blocks(bounds, lambda _, first, last: _settle(*given, first, last, room(), totals, updates), threads)
     return totals, updates
