@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
     """Print warnings of the library as one line each, without the place in the code."""
-    from bayesnmf.data.counts import DataWarning
+    from bayesnmf.data.suspicions import DataWarning
     from bayesnmf.inference.status import ConvergenceWarning
 
     own = DataWarning, ConvergenceWarning

@@ -21,25 +21,6 @@ from bayesnmf.data.showing import card_of, sizes_of
 BLOCK = 2**18  # nonzeros processed at once
 
 
-class DataWarning(UserWarning):
-    """Warning about counts whose names or numbers show a likely mistake; the message names the cure.
-
-    See Also
-    --------
-    ConvergenceWarning : the warning of fits.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> import bayesnmf
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     shares = bayesnmf.fit([[3, 0, 1], [0, 2, 4]], rank=1, seed=0).transform([[0, 0, 0]])
-    >>> caught[-1].category.__name__
-    'DataWarning'
-    """
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Counts:
     """A validated count matrix: CSR, samples in rows.
@@ -103,11 +84,6 @@ class Counts:
     def parts(self) -> Iterator[tuple[slice, Counts]]:
         """Yield the rows and the counts of each part that is in memory at once: all of them, or blocks of a store."""
         yield slice(0, self.shape[0]), self
-
-    @property
-    def number_of_parts(self) -> int:
-        """Number of parts."""
-        return 1
 
     @property
     def blocks(self) -> list[slice]:

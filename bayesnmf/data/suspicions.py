@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.checks import is_counted
-from bayesnmf.data.counts import Counts, DataWarning
+from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import is_missing
 from bayesnmf.data.mutations import read_types
 from bayesnmf.types import Array
@@ -24,6 +24,25 @@ SMALLEST_TOTAL = 1e4  # of a power of ten that rounded rows add up to
 LARGEST_LOG = 30.0  # natural logarithm of the largest plausible count
 EQUAL = 1e-3  # relative tolerance, since numbers in files are rounded
 OF_TEXTS = "pass those of CountVectorizer, since the model itself accounts for frequent words"
+
+
+class DataWarning(UserWarning):
+    """Warning about counts whose names or numbers show a likely mistake; the message names the cure.
+
+    See Also
+    --------
+    ConvergenceWarning : the warning of fits.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import bayesnmf
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     shares = bayesnmf.fit([[3, 0, 1], [0, 2, 4]], rank=1, seed=0).transform([[0, 0, 0]])
+    >>> caught[-1].category.__name__
+    'DataWarning'
+    """
 
 
 def warn_of_data(message: str) -> None:

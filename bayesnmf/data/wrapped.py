@@ -37,7 +37,6 @@ class WrappedCounts(Counts):
     log_factorial = of_inner("log_factorial")
     is_integer = of_inner("is_integer")
     blocks = of_inner("blocks")
-    number_of_parts = of_inner("number_of_parts")
     by_row = of_inner("by_row")
     by_feature = of_inner("by_feature")
     new_rows = of_inner("new_rows")

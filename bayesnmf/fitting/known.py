@@ -12,12 +12,12 @@ import numpy as np
 
 from bayesnmf.checks import check_rank
 from bayesnmf.data.checks import check_features_in_columns
-from bayesnmf.data.counts import Counts, DataWarning
+from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.reading import Covariates
 from bayesnmf.data.labels import Order, is_frame, listed, order_of, split_labels
 from bayesnmf.data.reading import read_counts
 from bayesnmf.data.seeds import Seeds, seeds_of
-from bayesnmf.data.suspicions import warn_of_data
+from bayesnmf.data.suspicions import DataWarning, warn_of_data
 from bayesnmf.fitting.checks import check_known_components, check_room_for_known, check_takes_seeds
 from bayesnmf.priors import Priors
 from bayesnmf.priors.pair import replace_sides, with_favoured

@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from bayesnmf.data.counts import Counts, DataWarning
+from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import Mask, as_pattern
+from bayesnmf.data.suspicions import DataWarning
 from bayesnmf.types import Array
 
 

@@ -7,8 +7,8 @@ from bayesnmf.assessment.matching import Match as Match
 from bayesnmf.assessment.predictive_checks import PredictiveChecks as PredictiveChecks
 from bayesnmf.assessment.response_tables import LinearResponse as LinearResponse
 from bayesnmf.data.counts import Counts as Counts
-from bayesnmf.data.counts import DataWarning as DataWarning
 from bayesnmf.data.simulation import Simulation as Simulation
+from bayesnmf.data.suspicions import DataWarning as DataWarning
 from bayesnmf.fitting.fitted import Fit as Fit
 from bayesnmf.inference.status import ConvergenceWarning as ConvergenceWarning
 from bayesnmf.results.topic_model import TopicModel as TopicModel

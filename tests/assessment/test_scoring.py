@@ -12,8 +12,8 @@ from bayesnmf import MAP, VI, Gibbs, Priors, Start
 from bayesnmf.assessment import scoring
 from bayesnmf.assessment.scoring import MIXED, background, pit_coverage, score
 from bayesnmf.data.conversion import as_counts
-from bayesnmf.data.counts import DataWarning
 from bayesnmf.data.splitting import split_counts, thin_counts
+from bayesnmf.data.suspicions import DataWarning
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.record import iterate_draws

@@ -160,7 +160,7 @@ def drawn_again(state, counts, priors, sampler, rng):
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:counts have a row that is the sum:bayesnmf.data.counts.DataWarning")  # by chance
+@pytest.mark.filterwarnings("ignore:counts have a row that is the sum:bayesnmf.DataWarning")  # by chance
 @pytest.mark.parametrize("sampler", [Allocating, Entries])
 @both_kinds
 @masked

@@ -194,7 +194,7 @@ class BlockedCounts(Counts):
 
         A change makes them from the matrix of some of these rows, in order.
         """
-        rows = max(len(chosen) // max(self.number_of_parts * len(chosen) // self.shape[0], 1), 1)
+        rows = max(len(chosen) // max(len(self.blocks) * len(chosen) // self.shape[0], 1), 1)
         edges = [*range(0, len(chosen), rows), len(chosen)]
         found = self._written(edges, lambda first, last: change(self.rows(chosen[first:last]).matrix))
         return replace(self, matrix=found, **self.of_rows(chosen))
@@ -213,11 +213,6 @@ class BlockedCounts(Counts):
         """Yield the rows and the counts of each block, read from disk."""
         for rows in self.blocks:
             yield rows, self.block(rows.start, rows.stop)
-
-    @property
-    def number_of_parts(self) -> int:
-        """Number of blocks."""
-        return len(self.blocks)
 
     def block(self, first: int, last: int) -> Counts:
         """Return the rows from `first` to `last` (excluded), read from disk."""

@@ -78,7 +78,7 @@ def _score(plan: SelectionPlan, split: Split, candidate: Candidate, seed: int) -
     if len(split.withheld_rows):
         hidden = hidden_features(plan.counts.shape[1], np.random.default_rng([seed, HIDDEN]))
         first = 0
-        for rows in np.array_split(split.withheld_rows, plan.counts.number_of_parts):
+        for rows in np.array_split(split.withheld_rows, len(plan.counts.blocks)):
             found = predict_hidden(fitted, plan.counts.rows(rows), hidden, frequencies, seed, first)
             for whole, part in zip(withheld, found, strict=True):
                 whole[rows] = part
