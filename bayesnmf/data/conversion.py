@@ -14,10 +14,9 @@ from bayesnmf.checks import has_mask, is_counted
 from bayesnmf.data.annotated import is_annotated, labels_of, values_of, where_raw_counts_are
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import is_frame, split_labels
-from bayesnmf.data.long_tables import MOST_COLUMNS, header_of_features, warn_of_long
-from bayesnmf.data.mutations import read_types
+from bayesnmf.data.long_tables import MOST_COLUMNS, warn_of_header, warn_of_long
 from bayesnmf.data.sparse import check_sparse
-from bayesnmf.data.suspicions import warn_of_data, warn_of_mutation_types_in_rows, warn_of_names, warn_of_scale
+from bayesnmf.data.suspicions import warn_of_mutation_types_in_rows, warn_of_names, warn_of_scale
 from bayesnmf.data.texts import check_no_texts
 
 LARGEST_INTEGER = 2.0**53
@@ -75,15 +74,8 @@ def as_counts(
         return x if x.dtype == dtype else x.with_matrix(canonical(x.matrix, dtype))
     counts = convert(x, name, dtype, share, layer, feature_labels)
     warn_of_all(counts, x, layer)
-    if (
-        not isinstance(x, np.ndarray)
-        and (header := header_of_features(x)) is not None
-        and read_types(counts.row_names) is None
-    ):
-        warn_of_data(
-            f"{name} have features in their rows, as the name {header!r} of their index says; rows must be "
-            "samples: transpose them, counts.T, or name the index 'sample'"
-        )
+    if not isinstance(x, np.ndarray):
+        warn_of_header(x, counts, name)
     return counts
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.mutations import read_types
 from bayesnmf.data.suspicions import warn_of_data
 
 LAYOUTS = ("long", "wide")
@@ -53,6 +54,16 @@ def header_of_features(table: Any) -> str | None:
     """Return the header above the names of the rows of a frame if it is one of features, else None."""
     header = str(getattr(getattr(table, "index", None), "name", None) or "")
     return header if stem(header) in NAMES_OF_FEATURES else None
+
+
+def warn_of_header(table: Any, counts: Counts, name: str) -> None:
+    """Warn if the header above the names of the rows of a frame is one of features."""
+    header = header_of_features(table)
+    if header is not None and read_types(counts.row_names) is None:  # of mutation types another warning tells
+        warn_of_data(
+            f"{name} have features in their rows, as the name {header!r} of their index says; rows must be "
+            "samples: transpose them, counts.T, or name the index 'sample'"
+        )
 
 
 def is_identifier(header: Any) -> bool:
