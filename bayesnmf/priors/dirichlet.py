@@ -24,7 +24,6 @@ from bayesnmf.priors.values import (
     on_host,
     row_sums,
     shape_minus_one,
-    sum_of_logs,
     weighted_log_sum,
 )
 from bayesnmf.types import Array
@@ -165,10 +164,6 @@ class Dirichlet(Distribution, Every):
         tilt = (as_array(self.concentration) - prior.concentration) * self.expected_log()
         size = tilt.shape
         return as_number(tilt.sum(dtype=np.float64)) + self.log_normaliser(size) - prior.log_normaliser(size)
-
-    def log_jacobian(self, value: Array) -> float:
-        """Return Σ log value, the log Jacobian of the softmax basis."""
-        return sum_of_logs(value)
 
     def quantiles(self, at: tuple[Array, Array], levels: Array) -> Array:
         """Return quantiles of the chosen entries, (levels, …), from their marginals Beta(α_k, Σα − α_k)."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from bayesnmf.priors.abilities import Ability, Draws, MeanField
-from bayesnmf.priors.values import Value, as_array, namespace_of
+from bayesnmf.priors.values import Value, as_array, namespace_of, sum_of_logs
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -201,13 +201,13 @@ class Distribution(Parameters, ABC):
     def log_density(self, value: Any) -> float:
         """Return the sum of log densities at a value, in nats."""
 
-    @abstractmethod
     def log_jacobian(self, value: Any) -> float:
-        """Return the log Jacobian of the log (softmax) basis at a value, in nats."""
+        """Return the log Jacobian of the log (softmax) basis at a value, in nats: Σ log value of a matrix."""
+        return sum_of_logs(value)
 
-    @abstractmethod
     def value_of(self, parts: list[Array]) -> Value:
-        """Return the value made of these positive arrays; rows on the simplex are normalised."""
+        """Return the value made of these positive arrays: the only one, or what the support makes of them."""
+        return parts[0]
 
     # --- methods of a family with parameters that are drawn, too, and shared by entries ------------------
 

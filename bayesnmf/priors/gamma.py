@@ -22,7 +22,6 @@ from bayesnmf.priors.values import (
     namespace_of,
     on_host,
     shape_minus_one,
-    sum_of_logs,
     weighted_log_sum,
 )
 from bayesnmf.types import Array
@@ -214,20 +213,12 @@ class Gamma(Distribution, Every):
         tilted = as_number(tilt.sum(dtype=np.float64))
         return tilted + self.log_normaliser(mean.shape) - prior.log_normaliser(mean.shape)
 
-    def log_jacobian(self, value: Array) -> float:
-        """Return Σ log value, the log Jacobian of the log basis."""
-        return sum_of_logs(value)
-
     def quantiles(self, at: tuple[Array, Array], levels: Array) -> Array:
         """Return quantiles of the chosen entries, (levels, …)."""
         from scipy.stats import gamma
 
         shape, rate = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (self.shape, self.rate)))
         return np.asarray(gamma.ppf(levels[:, None, None], shape[at], scale=1 / rate[at]))
-
-    def value_of(self, parts: list[Array]) -> Array:
-        """Return the only array."""
-        return parts[0]
 
     def statistics(self, q: Gamma) -> list[Array]:
         """Return E x and E log x."""

@@ -23,7 +23,7 @@ from bayesnmf.checks import check_choice, check_instance
 from bayesnmf.priors.abilities import Draws, Entries, Learned, LogBasis, Program, Response
 from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.gamma import Gamma
-from bayesnmf.priors.values import add_to_total, divide_or_keep, shape_minus_one, sum_of_logs
+from bayesnmf.priors.values import add_to_total, divide_or_keep, shape_minus_one
 from bayesnmf.types import Array
 
 Axis = Literal["row", "feature", "component", "all"]
@@ -262,10 +262,6 @@ class HierarchicalGamma(Distribution, Draws, LogBasis, Program, Entries, Respons
         shared = xlogy(c, d) - gammaln(c) + gammaln(shape) - shape * np.log(rate)
         return float(entries + shared.sum())
 
-    def log_jacobian(self, value: Array) -> float:
-        """Return Σ log value, the log Jacobian of the log basis."""
-        return sum_of_logs(value)
-
     def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = (), threads: int | None = 1) -> Array:
         """Return independent draws, (*draws, *factor), never exactly 0: rates first, then the entries given them."""
         size = np.broadcast_shapes((1, 1), np.shape(self.shape))
@@ -302,7 +298,3 @@ class HierarchicalGamma(Distribution, Draws, LogBasis, Program, Entries, Respons
         every = np.broadcast_arrays(*(np.asarray(each, np.float64) for each in self.parameters.values()))
         a, c, d = (each[at] for each in every)
         return np.asarray(betaprime.ppf(levels[:, None, None], a, c, scale=d))
-
-    def value_of(self, parts: list[Array]) -> Array:
-        """Return the only array."""
-        return parts[0]

@@ -82,9 +82,6 @@ class InverseGaussian(Distribution, MeanField, Draws):
         kernel = (self.order - 1) * np.log(value) - (self.rate * value + self.pole / value) / 2
         return float((kernel - self._log_normaliser()).sum())
 
-    def log_jacobian(self, value):
-        return float(np.log(value).sum())
-
     def moments(self, prior, component_axis, threads=None):
         return plain_moments(self, prior, component_axis)
 
@@ -92,9 +89,6 @@ class InverseGaussian(Distribution, MeanField, Draws):
         tilt = (np.asarray(self.order) - prior.order) * self.expected_log()
         tilt = tilt - (np.asarray(self.rate) - prior.rate) / 2 * self.mean()
         return float((tilt - self._log_normaliser() + prior._log_normaliser()).sum())
-
-    def value_of(self, parts):
-        return parts[0]
 
 
 PRIOR = InverseGaussian(1.5, 0.4, 0.8)
