@@ -11,12 +11,10 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayesnmf.assessment.scoring import MOST_SCORE_DRAWS, SCORE_DRAWS, background, for_thinned, score
-from bayesnmf.checks import check_choice
 from bayesnmf.data.annotated import is_annotated
 from bayesnmf.data.blocks.opening import as_table, features_of, may_be_on_disk, open_counts
 from bayesnmf.data.checks import check_complete, check_missing_word
@@ -29,23 +27,15 @@ from bayesnmf.data.seeds import seeds_of
 from bayesnmf.data.splitting import completed
 from bayesnmf.data.suspicions import warn_of_data, warn_of_empty_rows
 from bayesnmf.data.texts import check_no_texts
-from bayesnmf.estimators.checks import (
-    check_no_generator,
-    check_not_negative,
-    check_one_matrix,
-    check_options_given,
-    check_streamed,
-)
+from bayesnmf.estimators.checks import check_not_negative, check_one_matrix, check_streamed
+from bayesnmf.estimators.settings import options_of, options_of_stream, seed_of
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.streaming import MinibatchVI
-from bayesnmf.options import METHODS, VI
 from bayesnmf.priors import Priors
 from bayesnmf.types import Array, MethodName, ModelName
 
-LARGEST_SEED = 2**31 - 1
 TYPES = [np.float64, np.float32]
-OF_STREAMS = ("priors", "start", "batch_size", "forgetting", "delay", "sweeps", "learn", "dtype", "threads", "device")
 
 
 class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -137,10 +127,10 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         `covariates` and `batch` of the rows are those of `bayesnmf.fit`, and can be routed as metadata; so are errors.
         """
         counts = self._counts(X, reset=True)
-        options = self._options(dtype=counts.dtype.name)
+        options = options_of(self, counts.dtype.name)
         for name in ("_stream", "_block"):
             self.__dict__.pop(name, None)
-        given: Any = {"seed": self._seed(), "options": options, "noise": self.noise, "seeds": self.seeds}
+        given: Any = {"seed": seed_of(self), "options": options, "noise": self.noise, "seeds": self.seeds}
         given |= {"formula": self.formula, "covariates": covariates, "batch": batch}
         found = fit(counts, self.model, self.n_components, self.method, **given)
         self._fit: Fit | None = found
@@ -164,11 +154,8 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         check_in_memory(X, "X")
         counts = self._counts(X, reset=first)
         if first:
-            given = self._options(dtype=counts.dtype.name)
-            options = VI(algorithm="minibatch", **{name: getattr(given, name) for name in OF_STREAMS})
-            self._stream = MinibatchVI(
-                self.model, self.n_components, options=options, noise=self.noise, seed=self._seed()
-            )
+            given: Any = {"options": options_of_stream(self, counts.dtype.name), "seed": seed_of(self)}
+            self._stream = MinibatchVI(self.model, self.n_components, noise=self.noise, **given)
         self._stream.partial_fit(counts)
         self._fit, self._block = None, counts  # the fit of the block is made when it is asked for
         self.components_, self.n_components_ = self._stream.components, self._stream.rank
@@ -249,19 +236,6 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
-
-    def _seed(self) -> int:
-        return int(check_random_state(check_no_generator(self.random_state)).randint(LARGEST_SEED))
-
-    def _options(self, **more: Any) -> Any:
-        check_choice(self.method, "method", METHODS)
-        names = ("priors", "tol", "max_iter", "restarts")
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        known = METHODS[self.method].options
-        check_options_given(given, self.options, known, self.method)
-        if self.options is not None:
-            return self.options
-        return known(**given, **{name: value for name, value in more.items() if name in known.__dataclass_fields__})
 
     def _counts(self, X: Any, reset: bool = False) -> Counts:
         if not reset:

@@ -13,6 +13,7 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import VI, Dirichlet, Gamma, MinibatchVI, NegativeBinomial, Priors, Quasi
 from bayesnmf.assessment.bounds import state_of_fit
+from bayesnmf.estimators.settings import seed_of
 from bayesnmf.inference.ascent.single_rows import BLOCK_ROWS
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
 
@@ -406,7 +407,7 @@ def test_estimators_stream_noise_and_missing_entries():
     given = {"noise": "nb1", "missing": "nan", "random_state": 0}
     found = bayesnmf.BayesNMF(RANK, model="poisson", options=options(priors=BOTH_GAMMA), **given)
     own = options(priors=BOTH_GAMMA)
-    stream = MinibatchVI("poisson", RANK, options=own, noise="nb1", seed=found._seed())
+    stream = MinibatchVI("poisson", RANK, options=own, noise="nb1", seed=seed_of(found))
     for rows in np.array_split(np.arange(len(COUNTS)), 4):
         found.partial_fit(floats[rows])
         stream.partial_fit(CLUSTERED[rows], observed=OBSERVED[rows])
