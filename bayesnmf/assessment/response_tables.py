@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bayesnmf.assessment.checks import check_some
 from bayesnmf.assessment.response_quantities import NOT_OPTIMAL, NOT_STRICT, TOO_WIDE, Quantities, Quantity, warn
 from bayesnmf.assessment.response_shapes import SHAPES, copula_draws
+from bayesnmf.assessment.response_spread import Spread, spread_of
 from bayesnmf.cards import Card, Shown
 from bayesnmf.checks import check_choice, check_count, check_fraction, check_names
 from bayesnmf.data.checks import check_complete
@@ -24,27 +25,6 @@ from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class Spread(NamedTuple):
-    """Standard deviations of all entries of one side, (n, K) or (K, m).
-
-    Attributes
-    ----------
-    sd : ndarray
-        By linear response.
-    mean_field_sd : ndarray
-        Under q.
-    error : ndarray
-        Monte Carlo standard error of `sd`; 0 where it is exact.
-    draws : int
-        Number of draws that `sd` was estimated from; 0 if it is exact.
-    """
-
-    sd: Array
-    mean_field_sd: Array
-    error: Array
-    draws: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -198,17 +178,8 @@ class LinearResponse(Shown):
         with progress_context(progress) as report:
             found = self.responses.spread(side, error, seed, lambda done: report("linear response", done, 256, np.nan))
         self._warn_unless_strict()
-        variance, of_variance = getattr(found, side), getattr(found, f"{side}_error")
-        with np.errstate(invalid="ignore", divide="ignore"):
-            sd = np.sqrt(np.where(variance >= 0, variance, np.nan))
-            error_of_sd = np.where(of_variance > 0, of_variance / (2 * sd), 0.0)
-            reached = np.nanmax(error_of_sd / np.where(sd > 0, sd, 1.0), initial=0.0)
-        if reached > error:
-            warn(
-                f"the Monte Carlo error of a standard deviation is {reached:.1%} of it after {found.draws} draws, more "
-                f"than the {error:.1%} asked for; Spread.error has that of every entry, and summary() has none"
-            )
-        return Spread(sd, np.sqrt(Quantities(self.fit).variances[side]), error_of_sd, found.draws)
+        variances = getattr(found, side), getattr(found, f"{side}_error"), Quantities(self.fit).variances[side]
+        return spread_of(variances, found.draws, error)
 
     # --- draws and quantiles ----------------------------------------------------------------------------------
 

@@ -15,8 +15,8 @@ from bayesnmf.options import Options
 from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.pair import free_components, movable_components
 from bayesnmf.priors.specification import stated_components
-from bayesnmf.results.cautions import cure_of
 from bayesnmf.results.record import FitRecord
+from bayesnmf.studies.stability.cautions import cautions_of_modes, cautions_of_runs
 from bayesnmf.studies.stability.checks import check_consensus, check_factorisation, check_mode, check_particles
 from bayesnmf.studies.stability.consensus import Consensus, form_consensus, pool_components
 from bayesnmf.studies.stability.evidence import ModeEvidence, evidence_of_modes
@@ -30,9 +30,7 @@ from bayesnmf.types import Array
 if TYPE_CHECKING:
     import pandas as pd
 
-SELDOM = 0.5  # share of the runs below which a component of the best mode comes back seldom
 LARGE = 1e4  # objective from which on estimates of bounds are shown without decimals
-NAMED = 5  # components or starts that a caution names
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -217,39 +215,8 @@ class Modes(Shown):
     @property
     def cautions(self) -> list[str]:
         """Reasons to doubt the modes or their shares."""
-        return [*self._cautions_of_runs(), *self._cautions_of_modes()]
-
-    def _cautions_of_runs(self) -> list[str]:
-        cautions, runs = [], self.runs
-        if self.interrupted:
-            cautions.append("interrupted: some starts or held-out scores are missing")
-        if self.damaged:
-            cautions.append(f"fitted again, as the file was damaged: {_listed('start', self.damaged)}")
-        if failed := int((~runs["converged"]).sum()):
-            cautions.append(f"{failed} of {len(runs)} fits did not converge; {_cure(self.fits, self.options)}")
-        return cautions
-
-    def _cautions_of_modes(self) -> list[str]:
-        cautions, table, number = [], self.table, len(self.runs)
-        if number == 1:
-            return ["a single start cannot show how many modes there are: raise starts"]
-        if len(table) == number:
-            cautions.append(
-                "every run ended in a mode of its own, so there may be many more: raise starts, lower rank, or rely on "
-                "the components that come back"
-            )
-        elif table["runs"].iloc[0] == 1:
-            cautions.append("the best mode was found by one run only, so there may be better ones: raise starts")
-        seldom = self.components.loc[0].query("recurrence < @SELDOM", local_dict={"SELDOM": SELDOM}).index
-        if len(table) > 1 and len(seldom):
-            cautions.append(
-                f"of the best mode, {_listed('component', seldom)} came back in fewer than half of the runs: do not "
-                "interpret without the other modes"
-            )
-        left: Any = table.index[table["refit_cosine"] <= self.threshold] if "refit_cosine" in table else []
-        if len(left):
-            cautions.append(f"{_listed('mode', left)} changed when fitted to the training counts alone; raise keep")
-        return cautions
+        of_runs = cautions_of_runs(self.runs, self.fits, self.options, self.damaged, self.interrupted)
+        return [*of_runs, *cautions_of_modes(self.table, self.components, len(self.runs), self.threshold)]
 
     def card(self) -> Card:
         """Return what is shown of it."""
@@ -297,16 +264,3 @@ class Modes(Shown):
                     "(weights from one half of the held-out counts, scored on the other)"
                 )
         return [*notes, *(f"CAUTION {caution}" for caution in self.cautions)]
-
-
-def _listed(what: str, numbers: Any) -> str:
-    """Return "start 3" or "starts 3, 4 and 7 more"."""
-    listed = [str(each) for each in numbers]
-    named = ", ".join(listed[:NAMED]) + (f" and {len(listed) - NAMED} more" if len(listed) > NAMED else "")
-    return f"{what}{'s' if len(listed) > 1 else ''} {named}"
-
-
-def _cure(fits: list[Fit], options: Options) -> str:
-    """Return advice for fits that have not converged."""
-    failed = [each for each in fits if not each.status.converged]
-    return cure_of(failed[0]) if failed else f"raise max_iter or tol in bayesnmf.{type(options).__name__}(...)"
