@@ -4,8 +4,8 @@ from bayesnmf import datasets as datasets
 from bayesnmf import plots as plots
 from bayesnmf import tl as tl
 from bayesnmf.assessment.absence import absence as absence
-from bayesnmf.assessment.agreement import Agreement as Agreement
 from bayesnmf.assessment.agreement import posterior_agreement as posterior_agreement
+from bayesnmf.assessment.agreement_result import Agreement as Agreement
 from bayesnmf.assessment.allocation_marginal import log_p_allocation as log_p_allocation
 from bayesnmf.assessment.assignment import assign as assign
 from bayesnmf.assessment.assignment_result import Assignment as Assignment
@@ -14,8 +14,8 @@ from bayesnmf.assessment.bounds import elbo_marginal as elbo_marginal
 from bayesnmf.assessment.coherence import coherence as coherence
 from bayesnmf.assessment.evidence import log_evidence as log_evidence
 from bayesnmf.assessment.group_contrasts import group_contrasts as group_contrasts
-from bayesnmf.assessment.leave_one_out import LeaveOneOut as LeaveOneOut
 from bayesnmf.assessment.leave_one_out import loo as loo
+from bayesnmf.assessment.leave_one_out_result import LeaveOneOut as LeaveOneOut
 from bayesnmf.assessment.linear_response import linear_response as linear_response
 from bayesnmf.assessment.markers import markers as markers
 from bayesnmf.assessment.matching import Match as Match

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bayesnmf.assessment.agreement_result import COLUMNS, Agreement
 from bayesnmf.assessment.moments import (
     QUANTITIES,
     Entries,
@@ -18,19 +17,16 @@ from bayesnmf.assessment.moments import (
     moments_of_fit,
     values_of_truth,
 )
-from bayesnmf.cards import CAUTION, Card, Shown
 from bayesnmf.checks import check_count, check_fraction
 from bayesnmf.data.simulation import Simulation
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference import alignment
-from bayesnmf.places import check_folder
 from bayesnmf.priors.checks import same_priors
 from bayesnmf.priors.pair import components_exchangeable
 from bayesnmf.results.cautions import cautions_of, with_label
 from bayesnmf.results.checks import check_comparable, check_reference, check_truth
 from bayesnmf.results.relabelling import relabel
 from bayesnmf.types import Array
-from bayesnmf.writing import write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,59 +36,6 @@ SAME_COMPONENT = 0.9
 OTHER_ORDER = (
     "in another order, although the priors differ by component: this mode assigns components to the wrong priors"
 )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Agreement(Shown):
-    """Agreement between the posteriors of several fits.
-
-    Attributes
-    ----------
-    table : DataFrame
-        One row for each fit and quantity; `bayesnmf.assessment.agreement.COLUMNS` explains the columns.
-    reference : str
-        Label of the fit that the others are compared with.
-    interval : float
-        Probability of the central intervals.
-    cautions : list of str
-        Reasons to doubt the numbers: chains that have not mixed, components or priors that differ.
-
-    See Also
-    --------
-    posterior_agreement : which makes it.
-
-    Examples
-    --------
-    >>> import bayesnmf
-    >>> counts, options = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], bayesnmf.Gibbs(chains=2, warmup=50, draws=50)
-    >>> fits = {
-    ...     "vi": bayesnmf.fit(counts, rank=1, seed=0),
-    ...     "gibbs": bayesnmf.fit(counts, rank=1, method="gibbs", seed=0, options=options),
-    ... }
-    >>> bayesnmf.posterior_agreement(fits).interval
-    0.9
-    """
-
-    table: pd.DataFrame
-    reference: str
-    interval: float
-    cautions: list[str]
-
-    def save(self, out: str | Path) -> list[Path]:
-        """Write `agreement.csv` and `agreement.txt` into a folder; return their paths."""
-        folder = check_folder(out, "out")
-        written = [folder / "agreement.csv", folder / "agreement.txt"]
-        write_text(written[0], self.table.to_csv())
-        write_text(written[1], f"{self!r}\n")
-        return written
-
-    def card(self) -> Card:
-        """Return what is shown of it."""
-        headings = [heading.format(f"{self.interval:.0%}") for name, heading in HEADINGS.items() if name in self.table]
-        notes = [NOTE, *(f"{CAUTION}{caution}" for caution in self.cautions)]
-        calls = ["found.table  # all numbers", "bayesnmf.plots.posterior_agreement(fits)"]
-        title = f"posteriors compared with {self.reference}"
-        return Card(title, ["quantity (entries)", "fit", *headings], _lines(self), notes, calls)
 
 
 def posterior_agreement(
@@ -171,33 +114,6 @@ def posterior_agreement(
     if truth is not None:
         cautions += _cautions_of_truth(truth, base, reference)
     return Agreement(table, reference, interval, cautions)
-
-
-# --- the table ----------------------------------------------------------------------------------------
-
-COLUMNS = {
-    "entries": "number of entries compared",
-    "correlation": "correlation of posterior means with those of the reference",
-    "difference": "root mean square difference of means, in sds of the reference",
-    "by_chance": "the difference expected from Monte Carlo error alone",
-    "sd_ratio": "posterior sd divided by that of the reference, median over entries",
-    "sd_ratio_low": "its 5 % quantile",
-    "sd_ratio_high": "its 95 % quantile",
-    "mass": "share of the reference's posterior draws inside the intervals of this fit",
-    "coverage": "share of the true values inside the intervals of this fit",
-    "max_r_hat": "largest R-hat of the entries (chains of gibbs and nuts)",
-    "min_ess": "smallest bulk effective sample size of the entries (chains of gibbs and nuts)",
-}
-FORMATS = {
-    "correlation": "{:.4f}",
-    "difference": "{:.3f}",
-    "by_chance": "{:.3f}",
-    "sd_ratio": "{:.2f}",
-    "mass": "{:.3f}",
-    "coverage": "{:.3f}",
-    "max_r_hat": "{:.3f}",
-    "min_ess": "{:,.0f}",
-}
 
 
 def _compare_all(
@@ -293,38 +209,7 @@ def _cautions_of_truth(truth: Simulation, base: Fit, reference: str) -> list[str
     return cautions
 
 
-HEADINGS = {
-    "correlation": "means: corr.",
-    "difference": "Δ mean / sd",
-    "by_chance": "by chance",
-    "sd_ratio": "sd ratio (5–95 % of entries)",
-    "mass": "mass in {}",
-    "coverage": "truth in {}",
-    "max_r_hat": "max R-hat",
-    "min_ess": "min ESS",
-}
-NOTE = "Δ mean: rms difference of posterior means, in sds of the reference; by chance: from Monte Carlo error alone"
-
-
 def in_same_order(one: Fit | Simulation, base: Fit) -> bool:
     """Return whether components match in their present order, or have exchangeable priors."""
     order = alignment.match_fits(one, base)
     return components_exchangeable(one.priors) or bool(np.all(order == np.arange(base.rank)))
-
-
-def _lines(agreement: Agreement) -> list[list[str]]:
-    """Return the rows of the table as text: a quantity with its entries, a fit, and the numbers."""
-    table, lines = agreement.table, []
-    for quantity in QUANTITIES:
-        for turn, label in enumerate(table.index.unique("fit")):
-            row = table.loc[(label, quantity)]
-            named = "" if turn else f"{quantity} ({row['entries']:,.0f})"
-            lines.append([named, str(label), *(_entry(row, name) for name in HEADINGS if name in table)])
-    return lines
-
-
-def _entry(row: Any, name: str) -> str:
-    if np.isnan(row[name]):
-        return "–"
-    text = FORMATS[name].format(row[name])
-    return f"{text} ({row['sd_ratio_low']:.2f}–{row['sd_ratio_high']:.2f})" if name == "sd_ratio" else text

@@ -190,9 +190,8 @@ def predictive_checks(
     sets that follow the model (docs/reliability.md). The misfit, which compares single entries with their means, shows
     best that the rank is too small or that counts vary more than the noise says.
 
-    Results do not depend on the number of threads. The time of a replicate grows with the number of its counts, or of
-    its entries if these are fewer; a refit takes up to 12 iterations of a fit. Missing entries are missing in
-    replicates, too, and are in no statistic.
+    The time of a replicate grows with the number of its counts, or of its entries if these are fewer; a refit takes up
+    to 12 iterations of a fit. Missing entries are missing in replicates, too, and are in no statistic.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """What type checkers see of this group (`bayesnmf.groups`): a test compares it with the names that it has."""
 
-from bayesnmf.assessment.agreement import Agreement as Agreement
+from bayesnmf.assessment.agreement_result import Agreement as Agreement
 from bayesnmf.assessment.assignment_result import Assignment as Assignment
-from bayesnmf.assessment.leave_one_out import LeaveOneOut as LeaveOneOut
+from bayesnmf.assessment.leave_one_out_result import LeaveOneOut as LeaveOneOut
 from bayesnmf.assessment.matching import Match as Match
 from bayesnmf.assessment.predictive_checks import PredictiveChecks as PredictiveChecks
 from bayesnmf.assessment.response_tables import LinearResponse as LinearResponse
