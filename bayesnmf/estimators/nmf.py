@@ -126,7 +126,9 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         `covariates` and `batch` of the rows are those of `bayesnmf.fit`, and can be routed as metadata; so are errors.
         """
-        counts = self._counts(X, reset=True)
+        return self._fitted(self._counts(X, reset=True), covariates, batch)
+
+    def _fitted(self, counts: Counts, covariates: Any, batch: Any) -> Self:
         options = options_of(self, counts.dtype.name)
         for name in ("_stream", "_block"):
             self.__dict__.pop(name, None)
@@ -139,7 +141,8 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     def fit_transform(self, X: Any, y: Any = None, covariates: Any = None, batch: Any = None) -> Array:
         """Fit the model to counts X, and return ``transform(X)``; y is ignored."""
-        return self.fit(X, covariates=covariates, batch=batch).transform(X, covariates, batch)
+        counts = self._counts(X, reset=True)  # once, since what it warns of should be told once
+        return self._fitted(counts, covariates, batch)._loadings(counts, covariates, batch)
 
     @available_if(lambda self: self.method == "vi")
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -167,7 +170,10 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         After a fit with covariates or batches, those of these rows are needed.
         """
-        found = self._projected(self._counts(X), covariates=covariates, batch=batch)
+        return self._loadings(self._counts(X), covariates, batch)
+
+    def _loadings(self, counts: Counts, covariates: Any, batch: Any) -> Array:
+        found = self._projected(counts, covariates=covariates, batch=batch)
         warn_of_empty_rows(found.counts)
         return found.loadings
 

@@ -5,10 +5,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_array
-from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer, TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 
 import bayesnmf
+from bayesnmf import cli
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.reading import read_counts
 
@@ -87,6 +88,55 @@ def test_a_mask_is_not_named_as_the_place_of_counts():
     adata.layers["detected"] = (COUNTED[:, ::2] > 0).astype(float)
     with pytest.warns(bayesnmf.DataWarning, match=r"pass the raw counts: \.raw has them"):
         as_counts(adata)
+
+
+# --- once a call ------------------------------------------------------------------------------------------
+
+NO_COUNTS = {
+    "logarithms": np.log1p(COUNTED),
+    "log-normalised": LOGGED,
+    "per million": COUNTED / DEPTH * 1e6,
+    "TF-IDF": TfidfTransformer().fit_transform(COUNTED).toarray(),
+}
+ONE_STEP = bayesnmf.MAP(start="random", max_iter=1, tol=0.0)
+SETTINGS = {"method": "map", "options": ONE_STEP}
+
+
+def one_step(kind):
+    return kind(2, random_state=0, **SETTINGS)
+
+
+ONCE = {
+    "fit": lambda frame: bayesnmf.fit(frame, rank=2, seed=0, **SETTINGS),
+    "tl.fit": lambda frame: bayesnmf.tl.fit(anndata.AnnData(frame.to_numpy()), rank=2, seed=0, **SETTINGS),
+    "BayesNMF.fit": lambda frame: one_step(bayesnmf.BayesNMF).fit(frame.to_numpy()),
+    "BayesNMF.fit_transform": lambda frame: one_step(bayesnmf.BayesNMF).fit_transform(frame.to_numpy()),
+    "BayesLDA.fit_transform": lambda frame: one_step(bayesnmf.BayesLDA).fit_transform(frame),
+    "BayesNMF.transform": lambda frame: one_step(bayesnmf.BayesNMF).fit(COUNTED).transform(frame.to_numpy()),
+    "BayesNMF.partial_fit": lambda frame: bayesnmf.BayesNMF(2, random_state=0).partial_fit(frame),
+    "Fit.transform": lambda frame: bayesnmf.fit(COUNTED, rank=2, seed=0, **SETTINGS).transform(frame.to_numpy()),
+}
+
+
+@pytest.mark.parametrize("call", ONCE)
+@pytest.mark.parametrize("given", NO_COUNTS)
+@pytest.mark.filterwarnings("ignore::bayesnmf.ConvergenceWarning")
+def test_each_call_tells_once_that_its_numbers_are_no_counts(given, call):
+    """`fit_transform` looked at them twice."""
+    frame = pd.DataFrame(NO_COUNTS[given]).rename(index="row {}".format, columns="feature {}".format)
+    with pytest.warns(bayesnmf.DataWarning, match="^counts look") as told:
+        ONCE[call](frame)
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("given", NO_COUNTS)
+def test_each_command_tells_once_that_its_numbers_are_no_counts(given, tmp_path, capsys):
+    counts, fit = tmp_path / "counts.csv", tmp_path / "fit.nc"
+    pd.DataFrame(NO_COUNTS[given]).rename(index="row {}".format, columns="feature {}".format).to_csv(counts)
+    for words in (("fit", counts, "--rank", "2", "--method", "map", "--out", fit, "--quiet"),
+                  ("transform", fit, counts, "--out", tmp_path / "loadings.csv")):  # fmt: skip
+        assert cli.main([str(word) for word in words]) == 0
+        assert capsys.readouterr().err.count("warning: counts look") == 1
 
 
 # --- texts ------------------------------------------------------------------------------------------------
