@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     counts, _ = read_counts_of(options)
 
     from bayesnmf import equivalences
-    from bayesnmf.theorems.table import WIDTH
+    from bayesnmf.text import WIDTH
 
     found = equivalences(counts, rank, iterations=iterations, seed=seed, progress=not options.quiet)
     # Written before printing, which a closed pipe may end; results are printed even if writing fails.

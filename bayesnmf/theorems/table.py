@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesnmf.places import check_file_to_write
+from bayesnmf.text import WIDTH
 from bayesnmf.types import Array
 from bayesnmf.writing import replacing
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-WIDTH = 120
 
 
 @dataclass(frozen=True)
@@ -170,10 +168,11 @@ class Equivalences:
 
     def __rich__(self) -> Any:
         """Return the table for rich."""
+        from rich.box import SIMPLE_HEAD
         from rich.markup import escape
         from rich.table import Table
 
-        table = Table(title=self.title, caption=self.summary)
+        table = Table(title=self.title, caption=self.summary, box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
         for heading, keywords in _COLUMNS.items():
             table.add_column(heading, **keywords)
         for row in self.rows:
@@ -182,8 +181,8 @@ class Equivalences:
             table.add_row(
                 str(row.number),
                 f"{statement}\n[dim]{escape(row.note)}[/dim]" if row.note else statement,
-                *(_number(value) for value in (row.left, row.right)),
-                *(_short(value) for value in (row.difference, row.tolerance)),
+                f"{_number(row.left)}\n{_number(row.right)}",
+                f"{_short(row.difference)}\n{_short(row.tolerance)}",
                 {True: "yes", False: "NO", None: "–"}[row.holds],
                 style=style,
             )
@@ -208,10 +207,8 @@ class Equivalences:
 _COLUMNS: dict[str, dict[str, Any]] = {
     "": {"justify": "right"},
     "statement": {"ratio": 1},
-    "left": {"justify": "right", "no_wrap": True},
-    "right": {"justify": "right", "no_wrap": True},
-    "difference": {"justify": "right", "no_wrap": True},
-    "tolerance": {"justify": "right", "no_wrap": True},
+    "left\nright": {"justify": "right", "no_wrap": True},
+    "difference\ntolerance": {"justify": "right", "no_wrap": True},
     "holds": {"justify": "center", "no_wrap": True},
 }
 

@@ -475,7 +475,7 @@ def test_equivalences_are_printed_and_written(capsys, good, tmp_path):
     assert (code, err) == (0, "")
     assert "20 samples × 6 features" in out
     assert "4 of 4 judged rows hold" in out
-    assert max(map(len, out.splitlines())) <= 120
+    assert max(map(len, out.splitlines())) <= 80
     table = pd.read_csv(path)
     expected = bayesnmf.equivalences(bayesnmf.read_counts(good), 2).table
     np.testing.assert_allclose(table.left, expected.left)

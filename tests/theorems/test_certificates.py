@@ -20,6 +20,7 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.datasets import digits
 from bayesnmf.inference import sides
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.text import WIDTH
 from bayesnmf.theorems import evidence, explicit, likelihoods, optima, programs, statements, updates
 from bayesnmf.theorems.study import FALSE_ALARM, Study, permitted_errors
 from bayesnmf.theorems.table import Claim, Equivalences, Worst
@@ -552,6 +553,17 @@ def test_counts_of_any_size_are_shared_out():
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
     error = np.sqrt(counts[:, None] * chances * (1 - chances) / 500)
     assert np.all(np.abs(S.mean(axis=0) - counts[:, None] * chances) <= 4.5 * error)  # 24 means
+
+
+def test_the_table_fits_80_columns_and_cuts_no_number(whole):
+    large = replace(whole.found.rows[0], left=-987_654_321_098.76, right=-999_999_999_999.999, difference=-1.2e-117)
+    text = repr(replace(whole.found, rows=(large, *whole.found.rows)))
+    assert max(map(len, text.splitlines())) <= WIDTH
+    words = text.split()
+    assert {"-987,654,321,098.760", "-999,999,999,999.999", "-1.2e-117"} <= {*words}
+    for row in whole.found.rows:
+        assert {*row.statement.split(), *row.source.split(), *row.note.split()} <= {*words}
+        assert row.holds is None or {f"{row.difference:.2g}", f"{row.tolerance:.2g}"} <= {*words}
 
 
 # --- the edges ----------------------------------------------------------------------------------------
