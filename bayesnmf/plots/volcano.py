@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 IN_SDS = 2 * 1.6448536269514722  # width of a central 90 % interval of a normal distribution, in standard deviations
 BESIDE = 1.02  # where names begin, as a fraction of the panel's width
 LONGEST = 15  # letters of a name, as many as an identifier of Ensembl has
+FEWEST = 11  # places for names beside a panel
+LINE, TALLEST = 0.14, 12.0  # inches that a name of this size needs, and of a panel
 LETTERS = 12  # of 10 points in an inch
 SURE = 0.01  # local false sign rate below which a feature is drawn in colour
 
@@ -67,7 +69,8 @@ def volcano(
     components = list(dict.fromkeys(table["component"]))
     shape = grid_shape(len(components), 3.8)
     shape = shape if axes is None else (1, len(components))
-    grid, figure = make_panels(shape, (3.8 * shape[1], 3.2 * shape[0] + 0.3), figsize, axes)
+    height = float(np.clip(LINE * min(named, len(table) // len(components)) + 0.6, 3.2, TALLEST))
+    grid, figure = make_panels(shape, (3.8 * shape[1], height * shape[0] + 0.3), figsize, axes)
     chosen = hide_spare(grid, len(components))
     for ax, component, colour in zip(chosen, components, colours_of(len(components)), strict=True):
         _panel(ax, table[table["component"] == component], contrast, named, colour)
@@ -97,12 +100,16 @@ def _panel(ax: Axes, part: pd.DataFrame, contrast: str, named: int, colour: Any)
 
 
 def _name(ax: Axes, places: Array, names: Array, at: tuple[Array, Array]) -> None:
-    """Write names beside the panel, with lines to their points that do not cross: they are the shortest in all."""
-    step = min(0.09, 0.98 / max(len(places), 1))
-    labels = np.column_stack([np.full(len(places), BESIDE), 0.98 - step * np.arange(len(places))])
+    """Write names beside the panel, with lines to their points that do not cross: they are the shortest in all.
+
+    Lines end where names begin, so that they cross no other name.
+    """
+    count = max(len(places), FEWEST)
+    labels = np.column_stack([np.full(count, BESIDE), 0.98 * (1 - np.arange(count) / count)])
     points = ax.transAxes.inverted().transform(ax.transData.transform(np.column_stack(at)[places]))
     for point, label in zip(*linear_sum_assignment(cdist(points, labels)), strict=True):
         ax.annotate(
             shorten(names[places[point]], LONGEST), points[point], labels[label], xycoords="axes fraction",
-            fontsize=SMALL, va="center", arrowprops={"arrowstyle": "-", "color": QUIET, "linewidth": 0.5},
+            fontsize=SMALL, va="center",
+            arrowprops={"arrowstyle": "-", "color": QUIET, "linewidth": 0.5, "relpos": (0, 0.5)},
         )  # fmt: skip

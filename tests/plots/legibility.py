@@ -1,4 +1,7 @@
-"""What stands in the way of reading a figure: text over text, text and legends on lines, names of ticks that touch."""
+"""What stands in the way of reading a figure: text over text, text and legends on lines, names of ticks that touch.
+
+Lines are those of the data and of the frame, and those that lead from a name to its point.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from unittest.mock import patch
 
 import numpy as np
 from matplotlib.collections import LineCollection, PathCollection
-from matplotlib.text import Text
+from matplotlib.text import Annotation, Text
 from matplotlib.transforms import Bbox
 
 TOUCH = 1.0  # points by which boxes of text may lie over each other, as they are larger than the letters
@@ -24,14 +27,16 @@ def faults(figure):
     for (one, box), (other, beside) in combinations(straight.items(), 2):
         if overlap(box, beside) > room:
             found.append(f"{one.get_text()!r} over {other.get_text()!r}")
+    for leader, paths in leaders(figure, texts):
+        found += [f"{text.get_text()!r} on the line of {leader.get_text()!r}" for text, box in straight.items()
+                  if text is not leader and any(crosses(path, shrunk(box, room)) for path in paths)]  # fmt: skip
     for ax in figure.axes:
         found += [f"{ax.get_title()!r}: {each}" for each in (*crowded(ax, texts), *on_the_axis(ax, texts))]
         boxes = {repr(text.get_text()): box for text, box in texts.items() if text in ax.texts}
         if ax.get_legend() is not None and ax.get_legend().get_visible():
             boxes["the legend"] = ax.get_legend().get_window_extent()
         for name, box in boxes.items():
-            inner = Bbox(box.get_points() + room * np.array([[1, 1], [-1, -1]]))
-            kinds = {kind for kind, path in marks(ax) if crosses(path, inner)}
+            kinds = {kind for kind, path in marks(ax) if crosses(path, shrunk(box, room))}
             found += [f"{ax.get_title()!r}: {name} on a {kind}" for kind in sorted(kinds)]
     return found
 
@@ -48,6 +53,14 @@ def drawn_texts(figure):
     with patch.object(Text, "draw", record):
         figure.canvas.draw()
     return found
+
+
+def leaders(figure, texts):
+    """Return each annotation that is drawn with an arrow, and the lines of the arrow, in pixels."""
+    for each in figure.findobj(Annotation):
+        is_drawn = each in texts or (each.get_visible() and not each.get_text().strip())
+        if is_drawn and each.arrow_patch is not None:
+            yield each, each.arrow_patch.get_path().to_polygons(closed_only=False)
 
 
 def tick_texts(axis, texts):
@@ -103,9 +116,16 @@ def marks(ax):
 def crosses(path, box):
     """Return whether a line, or a single point, is anywhere inside a box."""
     path = path[np.isfinite(path).all(axis=1)]
+    if not len(path) or np.any(path.max(axis=0) < box.min) or np.any(path.min(axis=0) > box.max):
+        return False  # as of most lines, which are far away
     steps = np.linspace(0, 1, 200)[:, None, None]
     inner = path if len(path) < 2 else (path[:-1] + steps * (path[1:] - path[:-1])).reshape(-1, 2)
     return bool(np.any((inner > box.min).all(axis=1) & (inner < box.max).all(axis=1)))
+
+
+def shrunk(box, room):
+    """Return a box that is smaller on each side."""
+    return Bbox(box.get_points() + room * np.array([[1, 1], [-1, -1]]))
 
 
 def overlap(one, other):

@@ -40,6 +40,8 @@ PLANTED = {
     "'level' on a line": lambda ax: (ax.axhline(2.5), ax.text(0.2, 2.5, "level", va="center")),
     "'edge' on a line": lambda ax: ax.text(0, 0.8, "edge", ha="center", transform=ax.transAxes),
     "'mark' on a line": lambda ax: (ax.vlines([0.5], 2, 3), ax.text(0.5, 2.8, "mark", ha="center")),
+    "'between' on the line of 'a point'": lambda ax: ax.text(0.45, 1.45, "between"),
+    "'a panel' on the line of ''": lambda ax: ax.annotate("", (1.5, 2.9), (1.5, 4), arrowprops={"arrowstyle": "->"}),
     "tick '1.0000' touches '1.2500'": lambda ax: ax.set_xticks([0, 1, 1.25], ["0", "1.0000", "1.2500"], rotation=0),
     "tick 'first' touches 'third'": lambda ax: stagger(ax, ["first", "second", "third", "fourth"], 0.12),
     "tick 'a long name' touches 'another name'": lambda ax: ax.set_xlim(-15, 20),

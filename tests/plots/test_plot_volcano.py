@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from legibility import faults
 
 import bayesnmf
 from bayesnmf import MAP, VI, plots
@@ -60,6 +61,21 @@ def test_lines_to_names_do_not_cross():
                 for (a, b), (c, d) in combinations(lines, 2)]  # fmt: skip
     assert len(lines) == 10
     assert not any(crossing)
+
+
+@pytest.mark.parametrize("n", [8, 20])
+def test_many_long_names_are_read_beside_the_lines_of_others(n):
+    """Lines ended in the middle of names, and so crossed the names between."""
+    rng = np.random.default_rng(1)
+    names = [f"ENSG{j:011d}" if j % 3 else f"GENE{j}" for j in range(400)]
+    parts = []
+    for component in range(2):
+        change, width = rng.normal(0, 2.5, 400), rng.uniform(0.2, 1, 400)
+        columns = {"lfc_next": change, "lfc_next_low": change - width, "lfc_next_high": change + width}
+        parts.append(pd.DataFrame({"component": component, "feature": names, **columns, "lfsr_next": 0.0}))
+    axes = plots.volcano(pd.concat(parts), n)
+    assert [len(ax.texts) for ax in axes] == [n, n]
+    assert faults(axes[0].figure) == []
 
 
 def test_given_axes_are_used():
