@@ -35,7 +35,7 @@ PROBE = """<script>addEventListener("load", () => {
   const cut = [...document.querySelectorAll("h1,h2,h3,p,li,td,th,img,figcaption,a,pre")].filter(each => {
     const box = each.getBoundingClientRect();
     const beyond = each.clientWidth && each.scrollWidth > each.clientWidth + 1;
-    return (box.right > innerWidth + 1 || box.left < -1 || beyond) && !each.closest(".wide,.picture,pre");
+    return (box.right > innerWidth + 1 || box.left < -1 || beyond) && !each.closest(".wide,pre");
   });
   const squeezed = [...document.querySelectorAll("th,td")].filter(each =>
     each.getClientRects().length && each.offsetWidth < 24 && each.innerText);

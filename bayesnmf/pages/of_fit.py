@@ -92,8 +92,11 @@ def checks(read: Read) -> Section:
     figure = drawn(lambda: plots.predictive_checks(found), "Statistics of replicated counts beside those observed.")
     text = [verdict_of(found), MISFITTED, P_VALUES] if found.failed else [verdict_of(found), P_VALUES]
     notes = [f"{note[:1].upper()}{note[1:]}." for note in found.notes if not note.startswith("CAUTION ")]
-    headings, lines = headings_and_lines(found)
+    _, lines = headings_and_lines(found)
     numbers = found.table[["observed", "mean", "low", "high", "p_value", "p_adjusted"]].to_numpy()
-    rows = [[name, *map(Number, texts, own)] for (name, *texts), own in zip(lines, numbers, strict=True)]
-    table = Table(headings, rows)
+    rows = [
+        [name, Number(observed, own[0]), Number(f"{mean} [{low}, {high}]", *own[1:4]), *map(Number, chances, own[4:])]
+        for (name, observed, mean, low, high, *chances), own in zip(lines, numbers, strict=True)
+    ]
+    table = Table(["statistic", "observed", f"right model [{found.interval:.0%}]", "p-value", "adjusted"], rows)
     return Section(heading, [*text, *notes], tables=[table], figures=[figure])

@@ -34,7 +34,7 @@ from bayesnmf.studies.selection.result import Selection
 from bayesnmf.studies.stability.result import Modes
 from bayesnmf.writing import write_text
 
-SCRIPTS = {"page": "tables", "browse": "browse"}
+SCRIPTS = {"page": ("tables", "pictures"), "browse": ("browse",)}
 CONTROLS = {code: "\ufffd" for code in [*range(32), *range(127, 160)] if chr(code) not in "\t\n\r"}
 
 
@@ -126,7 +126,7 @@ def render(page: Page, name: str = "page", **more: Any) -> str:
         finalize=_without_controls,
     )  # fmt: skip
     own = files("bayesnmf.pages")
-    script = "".join(own.joinpath(f"{each}.js").read_text(encoding="utf-8") for each in ("made", SCRIPTS[name]))
+    script = "".join(own.joinpath(f"{each}.js").read_text(encoding="utf-8") for each in ("made", *SCRIPTS[name]))
     return environment.get_template(f"{name}.html").render(
         title=page.title,
         page=page,

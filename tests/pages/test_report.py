@@ -290,7 +290,31 @@ def test_a_browser_shows_it_whole(drawn_page, tmp_path, width):
     assert found["width"] == width
     assert found["page"] <= width
     assert found["cut"] == []
+    assert found["beyond"] == 0
     assert found["squeezed"] == 0
+    assert "CONSOLE" not in errors
+
+
+OPENED = """
+  const fits = each => each.getBoundingClientRect().right <= innerWidth;
+  const whole = document.querySelector("dialog");
+  return [...document.querySelectorAll(".picture img")].map(each => {
+    const before = fits(each) && !whole.open;
+    each.click();
+    const large = whole.querySelector("img");
+    const same = whole.open && large.src === each.src && large.alt === each.alt && large.width === each.naturalWidth;
+    const reached = whole.scrollWidth >= large.width && whole.scrollHeight >= large.height;
+    large.click();
+    return before && same && reached && !whole.open;
+  });
+"""
+
+
+@in_a_browser
+@pytest.mark.parametrize("width", [390, 1280], ids=["phone", "laptop"])
+def test_pictures_fit_the_page_and_open_in_full_size(drawn_page, tmp_path, width):
+    found, errors = probe(drawn_page.read_text(encoding="utf-8"), tmp_path, width, OPENED)
+    assert found["more"] == [True] * 5
     assert "CONSOLE" not in errors
 
 
