@@ -126,7 +126,7 @@ def check_draws_of_bound(draws: Any) -> int:
 def check_catalogue(reference: Any, fit: FitRecord) -> tuple[np.ndarray, np.ndarray]:
     """Return the labels and values (r, m) of reference components, with the features in the order of the fit."""
     given = catalogue_of(reference)
-    labels = None if isinstance(reference, FitRecord) else split_labels(given).rows
+    labels = reference.component_labels if isinstance(reference, FitRecord) else split_labels(given).rows
     values = in_order_of(fit.counts, given, "reference", "fit")
     array = np.array(as_numbers(values, "reference", "an array, a frame (components, features) or a fit"), np.float64)
     if array.ndim != 2 or array.shape[1] != len(fit.feature_names) or not len(array):

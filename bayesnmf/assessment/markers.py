@@ -66,7 +66,7 @@ def markers(
     -------
     DataFrame
         Row for each component and feature, but for components that carry nothing of their own, which have no markers:
-        ``weight``, the posterior mean share of the feature in the component;
+        ``share``, the posterior mean share of the feature in the component;
         ``lift``, this share divided by the feature's share of all counts, per unit of exposure; for both contrasts, in
         powers of two,
         ``lfc_next`` with ``lfc_next_low``, ``lfc_next_high`` and ``lfsr_next``, and the same for ``rest``. The contrast
@@ -91,7 +91,7 @@ def markers(
     >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
     >>> table = bayesnmf.markers(fit, n=1)
     >>> list(table.columns)[:4]
-    ['component', 'feature', 'weight', 'lift']
+    ['component', 'feature', 'share', 'lift']
     """
     response = fit if isinstance(fit, LinearResponse) else None
     record = fit.fit if isinstance(fit, LinearResponse) else fit
@@ -128,7 +128,7 @@ def _table(fit: FitRecord, features: Array, columns: dict[str, Array], order: Ar
         totals = fit.expected_loadings.sum(axis=0) @ fit.exposed_components
     rates = totals / fit.counts.feature_factor  # as components, which are per unit of exposure
     frequencies = np.where(rates > 0, rates, np.nan)[features] / rates.sum()
-    columns = {"weight": columns["weight"], "lift": columns["weight"] / frequencies, **columns}
+    columns = {"share": columns["share"], "lift": columns["share"] / frequencies, **columns}
     table = pd.DataFrame({name: np.take_along_axis(values, order, axis=1).ravel() for name, values in columns.items()})
     table.insert(0, "feature", fit.feature_names[features[order]].ravel())
     table.insert(0, "component", np.repeat(fit.component_labels, order.shape[1]))

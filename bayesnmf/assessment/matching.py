@@ -74,8 +74,8 @@ def match(fit: FitRecord, reference: Any, *, least: float = 0.0) -> Match:
     fit : Fit
     reference : array, DataFrame (r, m), Fit or path
         Components with the features of the fit, matched by name if they have names. A frame's index has the labels of
-        its components, and so has a file, as `fixed_components` of `bayesnmf.fit` may be one; components of an array or
-        a fit are numbered from 0.
+        its components, and so has a file, as `fixed_components` of `bayesnmf.fit` may be one, and a fit with names of
+        them; others are numbered from 0.
     least : float
         Smallest cosine of a match, from 0 to 1; components below it stay unmatched.
 

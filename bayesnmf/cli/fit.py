@@ -120,19 +120,11 @@ def run(options: argparse.Namespace) -> int:
                 noise=noise, weights=weights, fixed_components=known,
                 missing=read_entries(options.missing, options.transpose), progress=not options.quiet,
                 checkpoint=options.checkpoint, **read_around(options))  # fmt: skip
-    if known is not None:
-        found = _named(found, list(known.index))
     from bayesnmf.cli.writing import about_fit, finish, leading
 
     shown = f"{found!r}\n\n{leading(found)}"
     finish(lambda: write(found, outputs, options), shown, about_fit(found), outputs, options.json)
     return INTERRUPTED if found.status.reason == STOPPED else SUCCESS
-
-
-def _named(found: Any, known: list[str]) -> Any:
-    """Return the fit with the names of the given components, which are the first, if all names are different."""
-    others = found.component_titles[len(known) :]
-    return found.rename([*known, *others]) if len({*known, *others}) == found.rank else found
 
 
 def settings_of_method(options: argparse.Namespace, method: str) -> Any:

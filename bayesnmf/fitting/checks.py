@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.checks import as_numbers, shown
+from bayesnmf.checks import as_numbers
 from bayesnmf.options import METHODS, Start
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.checks import STARTS
@@ -285,13 +285,10 @@ def check_possible(counts: Any, rank: int, prior: Any) -> None:
 
 
 def check_takes_seeds(prior: Any, names: list[str], rank: int) -> None:
-    """Refuse components whose prior has no counts to add to, more sets than components, and names of others."""
+    """Refuse components whose prior has no counts to add to, and more sets than components."""
     if type(prior).__name__ not in ("Dirichlet", "Gamma"):
         name = type(prior).__name__
         found = "known ones; leave fixed_components out" if prior.constants else f"{name}; use model='gamma_poisson'"
         raise ValueError(f"seeds need components with a Dirichlet or Gamma prior: found {found}")
     if len(names) > rank:
         raise ValueError(f"rank must be at least the number of seeds, {len(names)}: found {rank}; raise rank")
-    taken = {*names} & {*map(str, range(len(names), rank))}
-    if taken:
-        raise ValueError(f"seeds must not have numbers of other components as names: found {shown(sorted(taken))}")

@@ -27,7 +27,7 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.intervals import NEEDED, check_intervals, with_named_intervals
 from bayesnmf.fitting.job import Job, ProgressReport, check_combination, progress_context, resolve_priors
 from bayesnmf.fitting.keeping import with_draws
-from bayesnmf.fitting.known import NOTHING, RANK, Beforehand, given_of, with_names_of_seeds
+from bayesnmf.fitting.known import NOTHING, RANK, Beforehand, given_of, with_given_names
 from bayesnmf.fitting.noisy import run_with_noise
 from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.options import METHODS, Options, options_of
@@ -86,7 +86,8 @@ def fit(
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         Settings of the method: priors, start, schedule, stopping rule; in ``fit.options`` with defaults.
     fixed_components : array, DataFrame (r, m), Fit or path of a catalogue, optional
-        Known components, the first r; priors given as arrays are for the others. Not for bld, collapsed Gibbs, GPUs.
+        Known components, the first r, which get the names of a frame's index, a catalogue or a fit; priors given as
+        arrays are for the others. Not for bld, collapsed Gibbs, GPUs.
     seeds : mapping of names to lists of features, Seeds or path of a .gmt file, optional
         Features that the first components are to have, which get the names: a prior and a start, not a constraint.
     formula, covariates : str; DataFrame, Series, mapping of columns or array (n, p), optional
@@ -140,7 +141,7 @@ def fit(
         data, given = _of_rows(data, given, counts, (batch, formula, covariates))
         options = served_options(_resolved(options, model, method, data, (rank, given), own), own, method, data)
         job = Job(data, model, rank, method, seed, with_own_start(options, data), report, own)
-        record = _run(job, kept, given.seeds)
+        record = _run(job, kept, given.names)
     return warn_of(Fit.of(record), stacklevel=4)
 
 
@@ -226,8 +227,8 @@ def run_once(job: Job) -> FitRecord:
     return METHODS[job.method].run(job) if job.noise == POISSON else run_with_noise(job)
 
 
-def _run(job: Job, kept: Checkpoint | None, seeds: Seeds | None) -> FitRecord:
+def _run(job: Job, kept: Checkpoint | None, names: Sequence[str]) -> FitRecord:
     """Run a job, with a noise, in a folder that keeps it, and with intervals, where these are asked for."""
     found = run_once(job) if kept is None and EACH.get() is None else run_with_checkpoint(run_once, job, kept)
-    found = found if seeds is None else with_names_of_seeds(found, seeds)
+    found = with_given_names(found, names)
     return with_named_intervals(found, job.report) if getattr(job.options, "intervals", None) in NEEDED else found

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +17,7 @@ from bayesnmf.data.checks import check_features_in_columns
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.reading import Covariates
 from bayesnmf.data.labels import Order, is_frame, listed, order_of, split_labels
+from bayesnmf.data.naming import check_distinct
 from bayesnmf.data.reading import read_counts
 from bayesnmf.data.seeds import Seeds, seeds_of
 from bayesnmf.data.suspicions import DataWarning, warn_of_data
@@ -31,11 +34,15 @@ RANK = 10  # without known components
 
 
 class Beforehand(NamedTuple):
-    """What is given of the components, known ones as a frame or array and sets of features, and covariates of rows."""
+    """What is given of the components, known ones as a frame or array and sets of features, and covariates of rows.
+
+    `names` are those of the first components: of the sets, or of the rows of the frame, if these have names.
+    """
 
     known: Any = None
     seeds: Seeds | None = None
     covariates: Covariates | None = None
+    names: Sequence[str] = ()
 
 
 NOTHING = Beforehand()
@@ -65,12 +72,14 @@ def with_seeds(priors: Priors, seeds: Seeds, counts: Counts, rank: int) -> Prior
     return replace_sides(priors, components=with_favoured(prior, members, seeds.strength, rank))
 
 
-def with_names_of_seeds[F: FitRecord](fit: F, seeds: Seeds | None) -> F:
-    """Return the fit with the names of the sets, if there are any, as those of its first components."""
-    if seeds is None:
-        return fit
-    names = [*seeds.sets, *map(str, range(len(seeds.sets), fit.rank))]
-    return replace(fit, component_names=np.array(names, dtype=object))
+def with_given_names[F: FitRecord](fit: F, names: Sequence[str]) -> F:
+    """Return the fit with the given names, if there are any, as those of its first components."""
+    return replace(fit, component_names=_titles(names, fit.rank)) if names else fit
+
+
+def _titles(names: Sequence[str], rank: int) -> Array:
+    """Return the names of all components, of which the first are given; others are called as without names."""
+    return np.array([*names, *(f"component {k}" for k in range(len(names), rank))], dtype=object)
 
 
 def given_of(rank: Any, fixed_components: Any, seeds: Any) -> tuple[int, Beforehand]:
@@ -79,7 +88,16 @@ def given_of(rank: Any, fixed_components: Any, seeds: Any) -> tuple[int, Beforeh
     if fixed_components is None and rank is None and named is not None:
         rank = max(RANK, len(named.sets))
     rank, known = rank_and_known(rank, fixed_components)
-    return rank, Beforehand(known, named)
+    names, of = (names_of(known), "fixed_components") if named is None else (list(named.sets), "seeds")
+    check_distinct(_titles(names, rank), of)
+    return rank, Beforehand(known, named, names=names)
+
+
+def names_of(known: Any) -> list[str]:
+    """Return the names of known components; none if they have numbers alone, which are their places in another list."""
+    labels = split_labels(known).rows
+    names = [] if labels is None else [str(label) for label in labels]
+    return [] if all(re.fullmatch(r"(component )?\d+", name) for name in names) else names
 
 
 def rank_and_known(rank: Any, given: Any) -> tuple[int, Any]:

@@ -84,7 +84,7 @@ def _table(read: Read, fit: Fit, higher: Any) -> Table:
             change = Number(f"{change} [{ends[0]:.1f}, {ends[1]:.1f}]", each.lfc_next, *ends)
         sign = Number("–" if np.isnan(each.lfsr_next) else rate(each.lfsr_next, draws), each.lfsr_next)
         k = number[each.component]
-        rows.append([read.fit.component_titles[k], str(each.feature), share(each.weight, 2),
+        rows.append([read.fit.component_titles[k], str(each.feature), share(each.share, 2),
                      Number(f"{each.lift:.3g}", each.lift), change, sign])  # fmt: skip
         colours.append(read.colours[k])
     headings = ["component", "feature", "share", "lift", "log2 change", "lfsr"]

@@ -42,7 +42,7 @@ MOST_NUMBERS = 30  # components whose cosines have room below their images; thre
 ENSEMBL = re.compile(r"ENS[A-Z]*\d{11}(\.\d+)?")
 SYMBOLS = "Ensembl identifiers: fit.rename(features=…), or fit(adata, feature_labels=…), shows gene symbols"
 CHOSEN_BY = {
-    "weight": "greatest weight",
+    "share": "greatest share",
     "lift": "greatest share × log lift",
     "next": "surest log-fold change against the next best component",
     "rest": "surest log-fold change against the other components",
@@ -99,7 +99,7 @@ def components(
 def top_features(
     fits: Mapping[str, Fit] | Fit,
     n: int = 8,
-    order: Literal["weight", "lift", "next", "rest"] = "lift",
+    order: Literal["share", "lift", "next", "rest"] = "lift",
     *,
     reference: str | None = None,
     axes: Any = None,
@@ -116,11 +116,11 @@ def top_features(
         Fits of the same rank and features. Their components are matched to those of the reference.
     n : int
         Number of features for each component.
-    order : {"weight", "lift", "next", "rest"}
+    order : {"share", "lift", "next", "rest"}
         Order of the features, in the reference. "lift": by share × log(share / mean share over all components),
         which is large for features that are common here and rare elsewhere; a black tick marks the mean share.
-        "weight": by share. "next" and "rest": by the lower limit of the log-fold change against the next best
-        component or against all others, as in `bayesnmf.markers`.
+        "share": of the largest shares. "next" and "rest": by the lower limit of the log-fold change against the next
+        best component or against all others, as in `bayesnmf.markers`.
     reference : str, optional
         Label of the fit that determines the features and the order of the components; by default the first.
     axes : array of Axes, optional

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 SMALLEST = 1e-12
 CONTRASTS = ("next", "rest")
-ORDERS = ("weight", "lift", *CONTRASTS)
+ORDERS = ("share", "lift", *CONTRASTS)
 DRAWS = 400
 LEVELS = np.array([0.05, 0.5, 0.95])
 LARGEST = 2**29  # bytes of draws that are kept at once
@@ -56,9 +56,9 @@ def top_features(fit: FitRecord, n: int, order: str) -> pd.DataFrame:
 def leading_features(fit: FitRecord, n: int, order: str) -> Array:
     """Return the positions of the `n` leading features of each component, (K, n).
 
-    The order "weight" is by share. "lift" is by share × log(share / mean share over all components), and by share where
-    this is 0. "next" and "rest" are by the lower limit of the 90 % interval of that contrast, from 400 draws, and by
-    the contrast itself for a point estimate.
+    The order "share" is of the largest shares. "lift" is by share × log(share / mean share over all components), and by
+    share where this is 0. "next" and "rest" are by the lower limit of the 90 % interval of that contrast, from 400
+    draws, and by the contrast itself for a point estimate.
     """
     number = check_count(n, "n")
     if check_choice(order, "order", ORDERS) in CONTRASTS:
@@ -69,7 +69,7 @@ def leading_features(fit: FitRecord, n: int, order: str) -> Array:
 
 
 def order_by_share(shares: Array, order: str) -> Array:
-    """Return all features in the order "weight" or "lift" for each component, given shares (K, m)."""
+    """Return all features in the order "share" or "lift" for each component, given shares (K, m)."""
     score = shares
     if order == "lift":
         mean = shares.mean(axis=0)
@@ -81,11 +81,11 @@ def order_by_contrast(columns: dict[str, Array], contrast: str) -> Array:
     """Return all features in the order of the lower limit of a contrast, or of itself if there are no limits."""
     low = columns[f"lfc_{contrast}_low"]
     low = columns[f"lfc_{contrast}"] if np.isnan(low).all() else low
-    return np.lexsort((-columns["weight"], -low), axis=1)
+    return np.lexsort((-columns["share"], -low), axis=1)
 
 
 def described(fit: FitRecord, draws: int, seed: int) -> dict[str, Array]:
-    """Return the mean share ``weight`` and the description of both contrasts of every feature, (K, m) each."""
+    """Return the mean ``share`` and the description of both contrasts of every feature, (K, m) each."""
     fit = for_intervals(fit)
     rank, m = fit.components.shape
     number = fit.estimate.length(draws)
@@ -101,10 +101,10 @@ def described(fit: FitRecord, draws: int, seed: int) -> dict[str, Array]:
     found = {name: np.concatenate([block[name] for block in blocks], axis=1) for name in blocks[0]}
     if (q := _mean_field(fit)) is not None:  # exactly, and without what is added to sparse priors
         components = np.asarray(q.broadcast(fit.components.shape).mean(), np.float64)
-        found["weight"] = rows_to_shares(components, component_sums(components))
+        found["share"] = rows_to_shares(components, component_sums(components))
     elif fit.intervals is not None:
         shares = (rows_to_shares(each, component_sums(each)) for _, _, each in fit.estimate.iterate(fit, number, seed))
-        found["weight"] = np.asarray(sum(shares) / number)
+        found["share"] = np.asarray(sum(shares) / number)
     return found
 
 
@@ -116,7 +116,7 @@ def describe_shares(drawn: Iterable[Array], sizes: Array) -> dict[str, Array]:
         total = total + shares
         for name, values in contrasts(shares, sizes).items():
             found[name].append(values.astype(np.float32))
-    columns: dict[str, Array] = {"weight": total / len(found["next"])}
+    columns: dict[str, Array] = {"share": total / len(found["next"])}
     for name in CONTRASTS:
         columns |= _summary(name, np.stack(found[name]))
     return columns

@@ -136,7 +136,7 @@ class Readings(FitRecord):
         """Return the names of the `n` leading features of each component, one column per component.
 
         By "lift", features that are common in the component and rarer in the others, share × log(share / mean share);
-        "weight", by share; "next" or "rest": see `bayesnmf.results.markers.leading_features`.
+        "share", of the largest shares; "next" or "rest": see `bayesnmf.results.markers.leading_features`.
         """
         return markers.top_features(self, n, order)
 

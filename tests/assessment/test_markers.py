@@ -22,7 +22,7 @@ from bayesnmf.results.markers import contrasts, order_by_share
 
 DRAWN = bayesnmf.simulate(size=(60, 8), rank=3, priors=Priors(Gamma(1.0, 0.02), Dirichlet(0.4)), seed=2)
 COLUMNS = [
-    "component", "feature", "weight", "lift", "lfc_rest", "lfc_rest_low", "lfc_rest_high", "lfsr_rest",
+    "component", "feature", "share", "lift", "lfc_rest", "lfc_rest_low", "lfc_rest_high", "lfsr_rest",
     "lfsr_next", "lfc_next", "lfc_next_low", "lfc_next_high",
 ]  # fmt: skip
 
@@ -67,7 +67,7 @@ def test_contrasts_are_those_with_the_next_best_and_with_the_rest():
 def test_a_terminal_of_80_columns_shows_the_interval(against):
     with pd.option_context("display.width", 80):
         shown = repr(bayesnmf.markers(fitted("vi, gammas"), 3, against=against).head()).split()
-    assert {"feature", "weight", f"lfc_{against}_low", f"lfc_{against}_high"} < set(shown)
+    assert {"feature", "share", f"lfc_{against}_low", f"lfc_{against}_high"} < set(shown)
 
 
 @pytest.mark.filterwarnings("ignore:gibbs did not converge:bayesnmf.ConvergenceWarning")  # few draws are enough here
@@ -86,8 +86,8 @@ def test_the_table_describes_the_posterior(kind):
     frequencies = fit.counts.feature_totals / fit.counts.total
     for line in table.itertuples():
         at = line.component, int(np.flatnonzero(fit.feature_names == line.feature)[0])
-        assert line.weight == pytest.approx(shares[:, *at].mean(), rel=0.05, abs=2e-4)
-        assert line.lift == pytest.approx(line.weight / frequencies[at[1]], rel=1e-12)
+        assert line.share == pytest.approx(shares[:, *at].mean(), rel=0.05, abs=2e-4)
+        assert line.lift == pytest.approx(line.share / frequencies[at[1]], rel=1e-12)
         for name, draws in wanted.items():
             one = draws[:, *at]
             low, middle, high = np.quantile(one, [0.05, 0.5, 0.95])
@@ -147,7 +147,7 @@ def test_a_few_counts_of_a_rare_feature_are_no_marker_of_a_sparse_prior(prior):
         np.testing.assert_array_equal(sparse[column], even[column])
     assert even["lfc_next_low"][0, -1] < 0 < wide["lfc_next_high"][0, 0]
     mean = 0.1 + total
-    np.testing.assert_allclose(sparse["weight"], mean / mean.sum(axis=1, keepdims=True), rtol=1e-9)
+    np.testing.assert_allclose(sparse["share"], mean / mean.sum(axis=1, keepdims=True), rtol=1e-9)
 
 
 def test_true_markers_are_found():
@@ -163,7 +163,7 @@ def test_true_markers_are_found():
     assert everything.groupby("component")["lfsr_next"].apply(lambda rates: (rates < 0.01).sum()).min() >= 4
 
 
-@pytest.mark.parametrize("order", ["weight", "lift", "next", "rest"])
+@pytest.mark.parametrize("order", ["share", "lift", "next", "rest"])
 def test_top_features_are_in_the_order_of_the_table(order):
     fit = fitted()
     found = fit.top_features(3, order)
@@ -172,30 +172,30 @@ def test_top_features_are_in_the_order_of_the_table(order):
         wanted = bayesnmf.markers(fit, 3, against=order)["feature"].to_numpy().reshape(3, 3).T
     else:
         shares = fit.components
-        score = shares if order == "weight" else shares * np.log(shares / shares.mean(axis=0))
+        score = shares if order == "share" else shares * np.log(shares / shares.mean(axis=0))
         wanted = np.argsort(-score, axis=1)[:, :3].T
     np.testing.assert_array_equal(found.to_numpy(), wanted)
 
 
 def test_orders_differ_and_others_are_refused():
     fit = fitted()
-    assert not fit.top_features(3, "next").equals(fit.top_features(3, "weight"))
+    assert not fit.top_features(3, "next").equals(fit.top_features(3, "share"))
     assert fit.top_features(3).equals(fit.top_features(3, "lift"))
-    assert not fit.top_features(3).equals(fit.top_features(3, "weight"))
-    with pytest.raises(ValueError, match="order must be one of 'weight', 'lift', 'next', 'rest'"):
-        fit.top_features(3, "lfc")
+    assert not fit.top_features(3).equals(fit.top_features(3, "share"))
+    with pytest.raises(ValueError, match="order must be one of 'share', 'lift', 'next', 'rest'"):
+        fit.top_features(3, "weight")
     single = bayesnmf.fit(DRAWN.counts, rank=1, seed=0, options=OPTIONS["vi"])
     with pytest.raises(ValueError, match="at least two components"):
         single.top_features(3, "next")
-    assert single.top_features(3).equals(single.top_features(3, "weight"))
+    assert single.top_features(3).equals(single.top_features(3, "share"))
 
 
-def test_lift_gives_way_to_weight_where_there_is_none():
+def test_lift_gives_way_to_share_where_there_is_none():
     one = np.array([[0.2, 0.5, 0.3, 0.0]])
     np.testing.assert_array_equal(order_by_share(one, "lift"), [[1, 2, 0, 3]])
     apart = np.array([[0.6, 0.4, 0.0, 0.0], [0.6, 0.0, 0.4, 0.0]])  # a feature that nobody has is no one's
     np.testing.assert_array_equal(order_by_share(apart, "lift")[:, 0], [1, 2])
-    np.testing.assert_array_equal(order_by_share(apart, "weight")[:, 0], [0, 0])
+    np.testing.assert_array_equal(order_by_share(apart, "share")[:, 0], [0, 0])
 
 
 def determined(seed):
@@ -234,7 +234,7 @@ def test_features_of_linear_response_are_those_that_lead_by_the_mean_field():
         assert set(part["feature"]) <= set(candidates["feature"])
         assert np.all(np.diff(part["lfc_next_low"]) <= 0)
         shares = response.fit.components[component][part["feature"].to_numpy(int)]
-        np.testing.assert_allclose(part["weight"], shares, rtol=0.1)
+        np.testing.assert_allclose(part["share"], shares, rtol=0.1)
 
 
 def test_estimated_covariances_are_those_of_the_exact_solution(monkeypatch):
@@ -307,7 +307,7 @@ def test_known_markers_of_blood_cells_are_found():
 
 
 def test_lift_is_per_unit_of_exposure():
-    """A feature seen ten times as long has ten times the counts, and the same weight and lift."""
+    """A feature seen ten times as long has ten times the counts, and the same share and lift."""
     components = np.array([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]])
     exposure = np.array([10.0, 1.0, 1.0])
     counts = np.array([[300.0, 100.0], [100.0, 300.0]]) @ components * exposure

@@ -39,7 +39,7 @@ OPTIONS = {
 def test_named_components_are_those_of_their_features(method, model):
     for seed in range(2):
         fit = bayesnmf.fit(COUNTS, model, 3, method, seed=seed, options=OPTIONS[method], seeds=SETS)
-        assert fit.component_titles == ["late", "early", "2"]
+        assert fit.component_titles == ["late", "early", "component 2"]
         cosines = fit.components @ topics().T / np.linalg.norm(fit.components, axis=1)[:, None]
         assert cosines.argmax(axis=1).tolist() == [2, 0, 1]
         assert fit.loadings[LOADINGS.argmax(axis=1) == 0].mean(axis=0).argmax() == 1
@@ -139,13 +139,13 @@ def test_seeds_in_studies_are_those_of_a_fit():
     with pytest.raises(ValueError, match="rank must be at least the number of seeds, 2: found 1"):
         bayesnmf.select(COUNTS, ranks=(1, 3), **given)
     modes = bayesnmf.modes(COUNTS, rank=3, starts=2, options=plain_vi(max_iter=40), seeds=SETS, scored=1, jobs=1)
-    assert [each.component_titles for each in modes.fits] == [["late", "early", "2"]] * len(modes.fits)
+    assert [each.component_titles for each in modes.fits] == [["late", "early", "component 2"]] * len(modes.fits)
     np.testing.assert_array_equal(
         modes.best.priors.components.concentration, fit.priors.components.concentration, strict=True
     )
     settings = bayesnmf.Settings(options={"map": OPTIONS["map"], "vi": plain_vi(max_iter=20)}, dispersed=False)
     compared = bayesnmf.compare(COUNTS, rank=3, methods=("map", "vi"), seeds=SETS, settings=settings)
-    assert [each.component_titles for each in compared.fits.values()] == [["late", "early", "2"]] * 2
+    assert [each.component_titles for each in compared.fits.values()] == [["late", "early", "component 2"]] * 2
 
 
 def test_estimators_name_what_seeds_name():
@@ -175,8 +175,8 @@ def test_what_seeds_cannot_go_with_is_refused():
         Seeds(SETS, strength=0)
     with pytest.raises(ValueError, match="rank must be at least the number of seeds, 2: found 1"):
         bayesnmf.fit(COUNTS, rank=1, seeds=SETS)
-    with pytest.raises(ValueError, match=r"numbers of other components as names: found \['2'\]"):
-        bayesnmf.fit(COUNTS, rank=3, seeds={"2": ["word1"]})
+    with pytest.raises(ValueError, match="seeds must have different names: found .*'component 2', 'component 1', "):
+        bayesnmf.fit(COUNTS, rank=3, seeds={"component 2": ["word1"]})
     with pytest.raises(ValueError, match="found HierarchicalGamma; use model='gamma_poisson'"):
         bayesnmf.fit(COUNTS, "hierarchical_poisson", 3, seeds=SETS)
     with pytest.raises(ValueError, match="prior: found known ones; leave fixed_components out"):
@@ -205,6 +205,6 @@ def test_files_of_gene_sets_are_read_and_names_are_saved(tmp_path):
     np.testing.assert_array_equal(found.loadings, fit.loadings)
     fit.save(tmp_path / "fit.nc")
     loaded = bayesnmf.load(tmp_path / "fit.nc")
-    assert loaded.component_titles == ["late", "early", "2"]
+    assert loaded.component_titles == ["late", "early", "component 2"]
     np.testing.assert_array_equal(loaded.priors.components.concentration, fit.priors.components.concentration)
     assert loaded.transform(COUNTS[:5]).shape == (5, 3)

@@ -447,6 +447,6 @@ def test_readers_see_missing_entries(tmp_path):
     frequencies = (fit.expected_loadings @ fit.components).sum(axis=0)
     row = table.iloc[0]
     place = list(fit.feature_names).index(row["feature"])
-    assert row["lift"] == pytest.approx(row["weight"] * frequencies.sum() / frequencies[place], rel=1e-6)
+    assert row["lift"] == pytest.approx(row["share"] * frequencies.sum() / frequencies[place], rel=1e-6)
     expected = fit.expected()
     assert ((expected["lower"] <= expected["mean"]) & (expected["mean"] <= expected["upper"])).mean() > 0.97

@@ -348,7 +348,7 @@ def test_tables_are_sorted_filtered_and_downloaded(page, tmp_path):
     assert [*table.columns] == ["component", "feature", "share", "lift", "log2 change", "log2 change low",
                                 "log2 change high", "lfsr"]  # fmt: skip
     for row in table.itertuples():
-        assert row.share == pytest.approx(own.loc[row.feature, "weight"])
+        assert row.share == pytest.approx(own.loc[row.feature, "share"])
         assert row[7] == pytest.approx(own.loc[row.feature, "lfc_next_high"])
 
 

@@ -148,7 +148,7 @@ def lines_of(ax, colour):
 
 def test_top_features_have_the_quantiles_of_q(fits):
     pair = {"map": fits["map"], "vi": fits["vi"]}
-    axes = plots.top_features(pair, 5, "weight", reference="vi")
+    axes = plots.top_features(pair, 5, "share", reference="vi")
     assert axes.shape == (RANK,)
     alpha = fits["vi"].posterior.components.concentration
     for k, ax in enumerate(axes):

@@ -99,7 +99,7 @@ def test_markers_of_draws_under_a_sparse_prior_count_as_under_an_even_one():
         np.testing.assert_allclose(sparse[column], even[column], atol=0.35)  # of the tail of rare ones: 0.1 by chance
     assert even["lfc_next_low"][0, -1] < sparse["lfc_next"][0, -1]
     mean = 0.1 + total
-    np.testing.assert_allclose(sparse["weight"], mean / mean.sum(axis=1, keepdims=True), rtol=0.05, atol=2e-4)
+    np.testing.assert_allclose(sparse["share"], mean / mean.sum(axis=1, keepdims=True), rtol=0.05, atol=2e-4)
 
 
 def test_group_contrasts_are_of_the_draws():

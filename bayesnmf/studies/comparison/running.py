@@ -32,7 +32,7 @@ from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.intervals import with_own_posterior
 from bayesnmf.fitting.job import ProgressReport, check_combination, progress_context, resolve_priors
-from bayesnmf.fitting.known import given_of, with_names_of_seeds
+from bayesnmf.fitting.known import given_of, with_given_names
 from bayesnmf.fitting.many import uninterrupted
 from bayesnmf.inference.status import INTERRUPTED, FitWarning
 from bayesnmf.options import METHODS, NUTS, VI, Gibbs, Options
@@ -206,7 +206,7 @@ def compare(
     folder = None if out is None else check_folder(out, "out", [f"fits/{method}.nc" for method in methods])
     with progress_context(progress) as report, warnings.catch_warnings(), keep_each_fit(as_checkpoint(checkpoint)):
         warnings.simplefilter("ignore", FitWarning)  # reported as cautions instead
-        fit_by = partial(_named_fit, given.seeds, split.train, model, rank, noise=noise, progress=report)
+        fit_by = partial(_named_fit, given.names, split.train, model, rank, noise=noise, progress=report)
         found, unsaved = _fit_all(fit_by, settings, methods, seed, folder)
         fits = align(found)
         remarked: Any = partial(fit_by, progress=lambda label, *more: report(f"{label}, other start", *more))
@@ -219,9 +219,9 @@ def compare(
     return Comparison(fits, as_table(rows), split, cautions, settings.draws)
 
 
-def _named_fit(seeds: Seeds | None, *of: Any, **settings: Any) -> Fit:
-    """Return a fit whose priors favour the seeds, with their names."""
-    return with_names_of_seeds(fit(*of, **settings), seeds)
+def _named_fit(names: Sequence[str], *of: Any, **settings: Any) -> Fit:
+    """Return a fit whose priors favour seeds, with the names of these."""
+    return with_given_names(fit(*of, **settings), names)
 
 
 def _all_done(fits: Mapping[str, Fit], methods: Sequence[str]) -> bool:

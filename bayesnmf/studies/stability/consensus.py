@@ -14,6 +14,7 @@ spectra.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +25,7 @@ from bayesnmf.assessment.scoring import MIXED
 from bayesnmf.cards import Card, Shown
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
+from bayesnmf.fitting.known import with_given_names
 from bayesnmf.inference.alignment import normalise_rows
 from bayesnmf.needs import needed_for
 from bayesnmf.options import METHODS
@@ -108,6 +110,7 @@ class Consensus(Shown):
     distances: Array
     best: Fit
     scale: Array
+    names: Sequence[str] = ()  # of the known components
 
     @cached_property
     def fit(self) -> Fit:
@@ -127,7 +130,8 @@ class Consensus(Shown):
         given: Any = best.options
         kept = {name: getattr(given, name) for name in KEPT_OPTIONS if hasattr(given, name)}
         options: Any = METHODS[method].options(priors=best.priors, start="random", **kept)
-        return fit(best.counts, best.model, best.rank, method, seed=best.seed, options=options, fixed_components=known)
+        made = fit(best.counts, best.model, best.rank, method, seed=best.seed, options=options, fixed_components=known)
+        return with_given_names(made, self.names)
 
     def card(self) -> Card:
         """Return what is shown of it."""
@@ -227,7 +231,17 @@ def form_consensus(best: Fit, pool: Pool, runs: int, density: float, neighbourho
     clusters = _cluster_table(members, pool.unit, components, len(known))
     mean = float(np.nanmean(silhouettes)) if np.isfinite(silhouettes).any() else np.nan
     return Consensus(
-        components, members, clusters, mean, float(kept.mean()), density, neighbourhood, distances, best, scale
+        components,
+        members,
+        clusters,
+        mean,
+        float(kept.mean()),
+        density,
+        neighbourhood,
+        distances,
+        best,
+        scale,
+        [best.component_titles[k] for k in known] if best.component_names is not None else (),
     )
 
 

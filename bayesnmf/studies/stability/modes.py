@@ -147,7 +147,7 @@ def modes(
     jobs, kept = number_of_jobs(jobs, starts, options), as_checkpoint(checkpoint)
     if kept is not None:
         check_folder(kept.folder, "checkpoint", private=True)
-    runs = Runs(data, model, rank, method, options, seed, jobs, kept, noise, given.seeds)
+    runs = Runs(data, model, rank, method, options, seed, jobs, kept, noise, given.names)
     with progress_context(progress) as report:
         return _modes_of(with_one_power(runs, report), starts, settings, report)
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.seeds import Seeds
 from bayesnmf.fitting.checkpointing import has_damaged_fit
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport
-from bayesnmf.fitting.known import with_names_of_seeds
+from bayesnmf.fitting.known import with_given_names
 from bayesnmf.fitting.many import fit_side_by_side, uninterrupted
 from bayesnmf.options import Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, place_within
@@ -48,8 +48,8 @@ class Runs:
     checkpoint : Checkpoint or None
         Folder with a folder for each start.
     noise : Noise
-    seeds : Seeds or None
-        What the priors favour, whose names the components get.
+    names : sequence of str
+        Names of the first components.
     """
 
     counts: Counts
@@ -61,14 +61,14 @@ class Runs:
     jobs: int
     checkpoint: Checkpoint | None = None
     noise: Noise = POISSON
-    seeds: Seeds | None = None
+    names: Sequence[str] = ()
 
     def fit(self, tick: ProgressReport, **changed: Any) -> Fit:
         """Fit with other counts, seed, options or noise, or a checkpoint; `tick` may end it by KeyboardInterrupt."""
         own = {"counts": self.counts, "seed": self.seed, "options": self.options, "noise": self.noise}
         given: Any = {**own, **changed}
         found = uninterrupted(fit(model=self.model, rank=self.rank, method=self.method, progress=tick, **given))
-        return with_names_of_seeds(found, self.seeds)
+        return with_given_names(found, self.names)
 
 
 def fit_from_starts(runs: Runs, starts: int, report: ProgressReport) -> tuple[dict[int, Fit], list[int], bool]:
