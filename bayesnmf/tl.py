@@ -35,8 +35,12 @@ def fit(
         Object with counts in ``layers["counts"]`` or, without this layer, in ``X``; neither is changed. The counts of
         an object with ``backed="r"``, and of `Blocks`, stay on disk. The modalities of a MuData object are several
         matrices (docs/several.md), and each has the results of its own.
-    model, rank, method
-        As for `bayesnmf.fit`.
+    model : str
+        Name of the model, as for `bayesnmf.fit`.
+    rank : int, optional
+        Number of components, as for `bayesnmf.fit`.
+    method : str
+        Name of the method, as for `bayesnmf.fit`.
     key_added : str
         Name of the results: ``obsm["X_" + key_added]`` has the share of each component in each cell's counts,
         ``obsm["X_" + key_added + "_sd"]`` its posterior standard deviation, ``varm[key_added]`` the components, and

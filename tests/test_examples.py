@@ -47,6 +47,42 @@ def test_see_also_names_what_exists(name):
         assert any(exists(place) for place in (each, f"{own}.{each}")), each
 
 
+ENTRY = re.compile(r"^((?:\*{0,2}\w+, )*\*{0,2}\w+)( : .*)?$")
+
+
+def entries_of(text: str, section: str) -> list[list[str]]:
+    """Return the names of each entry of a section of a docstring."""
+    found = re.search(rf"^{section}\n-+\n((?:.*\n)*?)(?=[A-Z][\w ]*\n-+\n|\Z)", f"{text}\n", re.MULTILINE)
+    matches = map(ENTRY.fullmatch, found[1].splitlines() if found else ())
+    return [match[1].replace("*", "").split(", ") for match in matches if match]
+
+
+def called_by_users(name: str) -> list:
+    """Return a public function; of a class, itself unless functions make it, and its methods."""
+    value = PUBLIC[name]
+    methods = [each for _, each in inspect.getmembers(value, inspect.isfunction) if not each.__name__.startswith("_")]
+    made = name.removeprefix("bayesnmf.") in from_site("reference").RESULTS
+    return [*([] if made else [value]), *methods] if inspect.isclass(value) else [value]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_parameter_has_an_entry_of_its_own_or_with_one_other(name):
+    """An editor shows the entry of the argument that is being written, and no other."""
+    for value in filter(callable, called_by_users(name)):
+        text = inspect.getdoc(value) or ""
+        entries = entries_of(text, "Parameters") or entries_of(text, "Attributes") * inspect.isclass(value)
+        if entries:  # short methods say it in a sentence
+            asked = {*inspect.signature(value).parameters} - {"self", "cls"}
+            assert asked <= {each for entry in entries for each in entry}, value
+            assert not [entry for entry in entries if len(entry) > 2], value
+
+
+def test_entries_of_a_docstring_are_found():
+    text = "Do it.\n\nParameters\n----------\na, b : int\n    Two.\n**more\n\nReturns\n-------\nc : int"
+    assert entries_of(text, "Parameters") == [["a", "b"], ["more"]]
+    assert entries_of(text, "Attributes") == []
+
+
 def exists(name: str) -> bool:
     """Return whether the package has a name, with dots, as a reader would write it."""
     try:

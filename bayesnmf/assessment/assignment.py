@@ -63,11 +63,18 @@ def assign(
         Noise of the counts; mutations mostly vary as "nb2" says (docs/noise.md). One dispersion for all entries.
     missing : array or sparse matrix of booleans (n, m), "nan" or "zeros", optional
         Entries where nobody counted, as for `bayesnmf.fit`.
-    chains, draws, warmup : int
-        Number of chains, kept rounds of each, and rounds before; a round has 8 moves of all loadings of a row.
+    chains : int
+        Number of chains.
+    draws : int
+        Number of rounds of each chain that are kept; a round has 8 moves of all loadings of a row.
+    warmup : int
+        Number of rounds of each chain before them.
     interval : float
         Probability of the intervals.
-    seed, progress : as for `bayesnmf.fit`
+    seed : int, optional
+        Seed of the chains, as for `bayesnmf.fit`.
+    progress : bool or callable
+        Progress report, as for `bayesnmf.fit`.
 
     Returns
     -------

@@ -36,7 +36,10 @@ class Assignment(Shown):
         Row for each component: mean, low and high of the share of samples in which it is present.
     r_hat : ndarray (n, K)
         R-hat of presence over the chains; NaN for chances below 0.05 or above 0.95.
-    row_names, component_names, feature_names : ndarray
+    row_names : ndarray (n,)
+    component_names : ndarray (K,)
+        Names of the catalogue, or numbers, and of extra components.
+    feature_names : ndarray (m,)
     components : ndarray (K, m)
         Components, whose rows sum to 1, with the features in the order of the counts: known ones, and posterior means
         of extra ones.

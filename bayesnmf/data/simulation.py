@@ -127,21 +127,31 @@ def simulate(
     ----------
     model : str
         Name of the model, as for `bayesnmf.fit`.
-    size, rank : (n, m); int
-        Number of rows and of features, or of those of several matrices by name, as (100, {"sbs": 96, "id": 83}); K.
+    size : (n, m)
+        Number of rows and of features, or of those of several matrices by name, as (100, {"sbs": 96, "id": 83}).
+    rank : int
+        Number of components, K.
     priors : Priors, optional
         Proper priors. The defaults are those of a fit to counts with these totals. The default prior of `poisson` is
         flat, so it cannot be drawn from.
-    formula, covariates, effects : optional
-        Covariates of the rows, as for `bayesnmf.fit`, and their effects (p, K) in their units, drawn by default: first
-        intercepts, log means of loadings (or log concentrations), then a row for each term.
+    formula : str, optional
+        What loadings depend on, as for `bayesnmf.fit`.
+    covariates : DataFrame, Series, mapping of columns or array (n, p), optional
+        Columns that `formula` names, as for `bayesnmf.fit`.
+    effects : array_like (p, K), optional
+        Effects of the covariates in their units, drawn by default: first intercepts, log means of loadings (or log
+        concentrations), then a row for each term.
     noise : "poisson" or NegativeBinomial
         Noise with a known dispersion. Under dirichlet_poisson the variance must be linear, and not that of features.
     totals : float or array_like (n,), optional
         Under dirichlet_poisson, the row totals, whole numbers. Otherwise one number, the mean row total for the default
         prior of the loadings, by default 200; not allowed with `priors.loadings`, which already sets the scale.
-    batch, row_exposure, feature_exposure : optional
-        As for `bayesnmf.fit`, to which the counts carry them; factors of batches have shape 10 if none is given.
+    batch : labels (n,) or Batch, optional
+        The batch of each row, which the counts carry to `bayesnmf.fit`; factors have shape 10 if none is given.
+    row_exposure : array, mapping or Series (n,), optional
+        Multiplies the expected counts of each sample; the counts carry it to `bayesnmf.fit`.
+    feature_exposure : array, mapping or Series (m,), optional
+        Multiplies the expected counts of each feature; the counts carry it to `bayesnmf.fit`.
     seed : int
 
     Returns

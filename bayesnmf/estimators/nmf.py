@@ -51,8 +51,10 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Method, as for `bayesnmf.fit`.
     priors : Priors, optional
         Priors, by default those of the model.
-    tol, max_iter, restarts : float and int, optional
-        Stopping rule and number of starts, where the method has them; by default those of the method.
+    tol, max_iter : float and int, optional
+        Stopping rule, where the method has it; by default that of the method.
+    restarts : int, optional
+        Number of starts, where the method has it; by default that of the method.
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         All options of the method, in place of `priors`, `tol`, `max_iter` and `restarts`.
     noise, missing : optional

@@ -90,20 +90,32 @@ def fit(
         arrays are for the others. Not for bld, collapsed Gibbs, GPUs.
     seeds : mapping of names to lists of features, Seeds or path of a .gmt file, optional
         Features that the first components are to have, which get the names: a prior and a start, not a constraint.
-    formula, covariates : str; DataFrame, Series, mapping of columns or array (n, p), optional
-        What loadings depend on, as "~ age + treatment", or all columns; of AnnData ``obs`` (docs/covariates.md).
+    formula : str, optional
+        What loadings depend on, as "~ age + treatment", by default all covariates (docs/covariates.md).
+    covariates : DataFrame, Series, mapping of columns or array (n, p), optional
+        Columns that `formula` names, by default of AnnData ``obs``.
     noise : {"poisson", "nb1", "nb2", "quasi"}, NegativeBinomial or Quasi, or a mapping from matrices to these
         Noise of counts that vary more than Poisson counts: negative binomial, or intervals widened (docs/noise.md).
-    observed, missing : booleans (n, m), "nan" or "zeros", optional
-        Where somebody counted, or nobody did (`bayesnmf.data.missing`).
-    weights, batch : mapping of names to numbers; labels (n,) or Batch, optional
-        How often each of several matrices counts (docs/several.md); the batch of each row (docs/batches.md).
-    row_exposure, feature_exposure : array, mapping or Series (n,) and (m,), optional
-        They multiply expected counts: of samples not under dirichlet_poisson, of features for Gamma components.
-    row_names, feature_names : sequence of str, optional
-        Names in place of those that the counts have.
-    layer, feature_labels : str, optional
-        Of AnnData, the layer of the counts (default "counts" or X), and the column of ``var`` with feature names.
+    observed : booleans (n, m), optional
+        Where somebody counted (`bayesnmf.data.missing`).
+    missing : booleans (n, m), "nan" or "zeros", optional
+        Where nobody counted.
+    weights : mapping of names to numbers, optional
+        How often the counts of each of several matrices count (docs/several.md).
+    batch : labels (n,) or Batch, optional
+        The batch of each row, whose features have factors of their own (docs/batches.md).
+    row_exposure : array, mapping or Series (n,), optional
+        Multiplies the expected counts of each sample; not under dirichlet_poisson.
+    feature_exposure : array, mapping or Series (m,), optional
+        Multiplies the expected counts of each feature; for Gamma components.
+    row_names : sequence of str, optional
+        Names of the samples, in place of those that the counts have.
+    feature_names : sequence of str, CountVectorizer or Pipeline, optional
+        Names of the features, in place of those that the counts have.
+    layer : str, optional
+        Of AnnData, the layer of the counts; by default "counts", or X without such a layer.
+    feature_labels : str, optional
+        Of AnnData, the column of ``var`` with the names of the features.
     checkpoint : str, path or Checkpoint, optional
         Folder that keeps the fit: the same call goes on after a crash to the same numbers (docs/checkpoints.md).
     progress : bool or callable

@@ -155,8 +155,26 @@ class VI:
         function that asks for intervals samples if this is expected to take at most 5 s, or as long as the fit took, up
         to a minute; otherwise q is read, and what is returned or drawn says so. Loadings, components and trace are the
         same.
-    start, schedule, order, sweeps, extrapolate, restarts, max_iter, dtype, threads, device
-        As in `MAP`.
+    start : Start, Fit, "svd", "descent", "random", "random_descent" or None
+        State to start from, as in `MAP`.
+    schedule : {"joint", "alternating"} or None
+        One allocation step for both sides, or one for each side, as in `MAP`.
+    order : {"loadings", "components"}
+        Side that is updated first.
+    sweeps : int or None
+        Number of consecutive updates of a side, as in `MAP`.
+    extrapolate : bool or None
+        Whether to extend each step as far as this raises the objective, as in `MAP`.
+    restarts : int
+        Number of starts, of which the fit with the highest objective is returned, as in `MAP`.
+    max_iter : int
+        Largest number of updates of both sides, as in `MAP`.
+    dtype : {"float64", "float32"}
+        Type of the factors, as in `MAP`.
+    threads : int or None
+        Number of row blocks processed at once, as in `MAP`.
+    device : {"cpu", "gpu", "gpus"}
+        Where counts and factors are, as in `MAP`.
 
     Raises
     ------
@@ -218,8 +236,14 @@ class BLD:
         Multipliers to start from. "map", "vi": the factors of a fit of the same model by that method from a random
         start. "fit": "vi" if every concentration of the priors is at least 1, else "map". A Start or Fit: its loadings
         and components, or the multipliers of a fit by bld. A multiplier of 0 stays 0.
-    restarts, max_iter, tol, threads
-        As in `MAP`; the objective is log p(S), and `tol` applies to its change over five updates.
+    restarts : int
+        Number of starts, of which the fit with the highest log p(S) is returned.
+    max_iter : int
+        Largest number of updates, as in `MAP`.
+    tol : float
+        Relative change of log p(S) over five updates below which to stop; 0 disables this rule.
+    threads : int or None
+        Number of row blocks processed at once, as in `MAP`.
 
     Raises
     ------

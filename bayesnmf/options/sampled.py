@@ -120,8 +120,12 @@ class NUTS:
 
     Attributes
     ----------
-    priors, start, chains
-        As for `Gibbs`.
+    priors : Priors
+        Priors of both sides.
+    start : Start, Fit, "fit" or "random"
+        State to start from, as for `Gibbs`.
+    chains : int
+        Number of chains.
     draws, warmup : int
         Number of draws to keep and of steps to discard before them, per chain; each costs many gradients.
     target_accept : float

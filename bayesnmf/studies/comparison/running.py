@@ -149,22 +149,36 @@ def compare(
     ----------
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
         Whole-number counts, which are thinned binomially.
-    model, rank, seed
-        Model, number of components and seed, as for `bayesnmf.fit`.
+    model : str
+        Name of the model, as for `bayesnmf.fit`.
+    rank : int
+        Number of components, K.
     methods : sequence of {"map", "vi", "svi", "gibbs", "nuts", "smc", "bld"}
         With "smc", the table has the log evidence of the training counts; if its runs disagree, only a lower limit.
+    seeds : mapping of names to lists of features, Seeds or path of a .gmt file, optional
+        Features that the first components are to have, as for `bayesnmf.fit`.
     noise : {"poisson", "nb1", "nb2"} or NegativeBinomial
         Noise of every fit; bld needs Poisson noise, and smc linear variance. A known dispersion is that of
         `counts`; thinned counts of linear variance have `keep` times as much. Held-out scores are those of the means.
+    seed : int
+        Seed of the split and of every fit.
     settings : Settings, optional
         Priors, held-out fractions, and options of single methods.
-    seeds, observed, missing, row_exposure, feature_exposure : as for `bayesnmf.fit`
+    observed : booleans (n, m), optional
+        Where somebody counted, as for `bayesnmf.fit`.
+    missing : booleans (n, m), "nan" or "zeros", optional
+        Where nobody counted, as for `bayesnmf.fit`.
+    row_exposure : array, mapping or Series (n,), optional
+        Multiplies the expected counts of each sample, as for `bayesnmf.fit`.
+    feature_exposure : array, mapping or Series (m,), optional
+        Multiplies the expected counts of each feature, as for `bayesnmf.fit`.
     out : path, optional
         Folder in which each fit is saved as soon as it is done (`fits/METHOD.nc`, or `.zarr` above 1 GiB). A folder
         that cannot be written to is refused before the first fit; later failures to save are reported as cautions.
     checkpoint : str, path or Checkpoint, optional
         Folder that keeps every fit: the same call goes on, and skips fits that had ended.
-    progress : bool or callable, as for `bayesnmf.fit`
+    progress : bool or callable
+        Progress report, as for `bayesnmf.fit`.
 
     Returns
     -------

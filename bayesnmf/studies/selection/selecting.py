@@ -83,10 +83,18 @@ def select(
     ----------
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
         Whole-number counts; in memory for "evidence", whose particles have loadings of all rows each.
-    models, ranks : iterables of str and of int
-        Names of models, as for `bayesnmf.fit`, and numbers of components.
+    models : str or iterable of str
+        Names of models, as for `bayesnmf.fit`.
+    ranks : int or iterable of int
+        Numbers of components.
     method : str, optional
         Method of the fits: "vi" by default, and "smc" with "evidence".
+    seeds : mapping of names to lists of features, Seeds or path of a .gmt file, optional
+        Features that the first components are to have, as for `bayesnmf.fit`.
+    formula : str, optional
+        What loadings depend on, as for `bayesnmf.fit`.
+    covariates : DataFrame, Series, mapping of columns or array (n, p), optional
+        Columns that `formula` names, as for `bayesnmf.fit`.
     noise : str, Noise or an iterable of them
         Noise of the fits, as for `bayesnmf.fit`, one with "stability", with "masked" several to compare.
     criterion : {"masked", "heldout", "evidence", "stability"}, optional
@@ -95,8 +103,10 @@ def select(
         (`by_evidence`); "stability": the largest rank whose components return (`by_stability`).
     splits : int, optional
         With "masked" and "heldout", the number of masks (splits), each with its own fits: 5 (large counts: 2), and 3.
-    keep, withhold : float, optional
-        With "heldout": probability that a count is a training count, 0.8; share of the rows that are withheld, 0.2.
+    keep : float, optional
+        With "heldout", the probability that a count is a training count, 0.8 by default.
+    withhold : float, optional
+        With "heldout", the share of the rows that are withheld, 0.2 by default.
     halves : int, optional
         With "stability", the number of halves, or of drawn counts, by default 10; each candidate is fitted to each.
     resample : {"halves", "counts"}, optional
@@ -104,10 +114,20 @@ def select(
         that are drawn again around those observed, as components of few rows do.
     check : bool
         Whether to fit the best candidate to all counts and to warn if the model is misfitted (`Selection.checks`).
-    seed, options : int; MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
+    seed : int
+        Seed of fits and splits.
+    options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         Options of the fits; priors left open have shapes of 1. Local optima make scores jump; `restarts` helps.
-    seeds, formula, covariates, batch, row_exposure, feature_exposure, checkpoint, progress : as for `bayesnmf.fit`
-        A checkpoint keeps every fit; Ctrl-C what can be compared. Batches need "masked".
+    batch : labels (n,) or Batch, optional
+        The batch of each row, as for `bayesnmf.fit`; with "masked" alone.
+    row_exposure : array, mapping or Series (n,), optional
+        Multiplies the expected counts of each sample, as for `bayesnmf.fit`.
+    feature_exposure : array, mapping or Series (m,), optional
+        Multiplies the expected counts of each feature, as for `bayesnmf.fit`.
+    checkpoint : str, path or Checkpoint, optional
+        Folder that keeps every fit, so that the same call goes on.
+    progress : bool or callable
+        Progress report, as for `bayesnmf.fit`. Ctrl-C returns what can be compared.
 
     Returns
     -------

@@ -90,15 +90,36 @@ def modes(
     ----------
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
         Counts, as for `bayesnmf.fit`; whole numbers for held-out scores.
-    model, rank : as for `bayesnmf.fit`
+    model : str
+        Name of the model, as for `bayesnmf.fit`.
+    rank : int, optional
+        Number of components, as for `bayesnmf.fit`.
     method : {"map", "vi", "bld"}
+        Method of the fits, as for `bayesnmf.fit`.
     starts : int
         Number of runs. A run depends on `seed` and its own number alone, so more starts add runs.
     options : MAP, VI or BLD, optional
         Options of the fits, by default with a random start and one thread (see `bayesnmf.studies.stability.modes`).
-    fixed_components, seeds, formula, covariates, observed, missing, batch, row_exposure, feature_exposure : as in `fit`
+    fixed_components : array, DataFrame (r, m), Fit or path of a catalogue, optional
+        Known components, as for `bayesnmf.fit`.
+    seeds : mapping of names to lists of features, Seeds or path of a .gmt file, optional
+        Features that the first components are to have, as for `bayesnmf.fit`.
+    formula : str, optional
+        What loadings depend on, as for `bayesnmf.fit`.
+    covariates : DataFrame, Series, mapping of columns or array (n, p), optional
+        Columns that `formula` names, as for `bayesnmf.fit`.
     noise : {"poisson", "nb1", "nb2", "quasi"}, NegativeBinomial or Quasi
         Noise of every run, with a dispersion of its own if it is learned; "quasi" has that of a fit from the counts.
+    observed : booleans (n, m), optional
+        Where somebody counted, as for `bayesnmf.fit`.
+    missing : booleans (n, m), "nan" or "zeros", optional
+        Where nobody counted, as for `bayesnmf.fit`.
+    batch : labels (n,) or Batch, optional
+        The batch of each row, as for `bayesnmf.fit`.
+    row_exposure : array, mapping or Series (n,), optional
+        Multiplies the expected counts of each sample, as for `bayesnmf.fit`.
+    feature_exposure : array, mapping or Series (m,), optional
+        Multiplies the expected counts of each feature, as for `bayesnmf.fit`.
     threshold : float
         Cosine that all matched components of two runs of one mode exceed.
     scored : int, optional
@@ -106,6 +127,7 @@ def modes(
     keep : float
         Probability with which a count is a training count for these scores.
     seed : int
+        Seed from which each run has its own.
     jobs : int, optional
         Number of fits side by side, by default one for each core; results do not depend on it.
     checkpoint : str, path or Checkpoint, optional
