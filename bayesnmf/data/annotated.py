@@ -8,6 +8,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from bayesnmf.checks import shown
+from bayesnmf.data.counts import Counts
 from bayesnmf.data.sidecars import names_with_identifiers
 
 RAW = 'pass the raw counts, such as adata.layers["counts"] or adata.raw'
@@ -18,6 +19,16 @@ ROWS_LOOKED_AT = 100
 def is_annotated(x: Any) -> bool:
     """Return whether an object is an AnnData object or like one."""
     return all(hasattr(x, attribute) for attribute in ("X", "obs_names", "var_names"))
+
+
+def counts_within(x: Any, name: str) -> Any:
+    """Return the counts of a data set of `bayesnmf.datasets.real`, or what is given; refuse others that have counts."""
+    own = getattr(x, "counts", None)
+    if not isinstance(own, Counts):
+        return x
+    if isinstance(x, tuple):
+        return own
+    raise TypeError(f"{name} must be counts themselves: found {type(x).__name__}, which has some; give its .counts")
 
 
 def check_annotated(adata: Any, cure: str) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 from scipy.sparse import coo_array, csr_array, issparse
 
 from bayesnmf.checks import has_mask, is_counted
-from bayesnmf.data.annotated import is_annotated, labels_of, values_of, where_raw_counts_are
+from bayesnmf.data.annotated import counts_within, is_annotated, labels_of, values_of, where_raw_counts_are
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import is_frame, split_labels
 from bayesnmf.data.long_tables import MOST_COLUMNS, warn_of_header, warn_of_long
@@ -68,7 +68,7 @@ def as_counts(
     >>> import bayesnmf; bayesnmf.as_counts([[1, 0, 2], [0, 3, 0]])
     Counts(2 rows × 3 features, 3 nonzeros, total 6)
     """
-    dtype = _float_dtype(dtype)
+    x, dtype = x if isinstance(x, np.ndarray) else counts_within(x, name), _float_dtype(dtype)
     check_in_memory(x, name)
     if isinstance(x, Counts) and layer is None and feature_labels is None:
         return x if x.dtype == dtype else x.with_matrix(canonical(x.matrix, dtype))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from bayesnmf.data.annotated import counts_within
 from bayesnmf.data.checks import check_entries, check_may_have_nan, check_missing_word, check_zeros_in_memory
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import Order, is_frame, order_of, split_labels
@@ -21,6 +22,7 @@ def without_missing(counts: Any, missing: Any = None) -> tuple[Any, csr_array | 
 
     Masked arrays say it by their mask; NaN does with missing="nan". Other counts stay as they are.
     """
+    counts = counts_within(counts, "counts")
     if isinstance(counts, np.ma.MaskedArray):
         pattern = as_pattern(np.ma.getmaskarray(counts)) if counts.ndim == 2 else None
         return counts.filled(0), pattern

@@ -16,6 +16,7 @@ from scipy.sparse import coo_array, csr_array
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.reading import read_counts
+from bayesnmf.data.showing import card_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +36,8 @@ class RealCounts(NamedTuple):
     features : pandas.DataFrame
         A line for each feature, such as the symbol of a gene.
 
+    `bayesnmf.fit` and all that takes counts take it for its counts, and a notebook shows it as a card.
+
     See Also
     --------
     datasets.real : which returns it.
@@ -49,6 +52,12 @@ class RealCounts(NamedTuple):
     counts: Counts
     rows: pd.DataFrame
     features: pd.DataFrame
+
+    def _repr_html_(self) -> str:
+        known = [[f"columns of {name}", ", ".join(getattr(self, name)) or "none"] for name in self._fields[1:]]
+        shown = card_of(self.counts)
+        calls = ["counts, rows, features = data", *shown.calls]
+        return shown._replace(lines=[*shown.lines, *known], calls=calls).as_html()
 
 
 class Source(NamedTuple):

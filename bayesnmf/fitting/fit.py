@@ -242,5 +242,5 @@ def run_once(job: Job) -> FitRecord:
 def _run(job: Job, kept: Checkpoint | None, names: Sequence[str]) -> FitRecord:
     """Run a job, with a noise, in a folder that keeps it, and with intervals, where these are asked for."""
     found = run_once(job) if kept is None and EACH.get() is None else run_with_checkpoint(run_once, job, kept)
-    found = with_given_names(found, names)
+    found = with_given_names(found, names) if names else found
     return with_named_intervals(found, job.report) if getattr(job.options, "intervals", None) in NEEDED else found

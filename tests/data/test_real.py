@@ -167,3 +167,30 @@ def test_metadata_are_frames_with_names_in_place_of_codes(tmp_path):
     assert rows["kind"].tolist() == ["high", "low", "high"]
     assert rows.loc["b", "dose"] == 2
     assert features.loc["y", "symbol"] == "Y"
+
+
+def test_a_data_set_is_taken_for_its_counts_and_is_a_card(tmp_path):
+    from scipy.sparse import csr_array, save_npz
+
+    save_npz(tmp_path / "few.npz", csr_array(np.array([[1, 0], [2, 3], [0, 4]])))
+    write_text(
+        tmp_path / "few.json", '{"rows": ["a", "b", "c"], "cols": ["x", "y"], "row_meta": {"<kind>": [1, 0, 1]}}'
+    )
+    found = real("few", tmp_path)
+    for missing in (None, "zeros"):
+        fit = bayesnmf.fit(found, rank=1, method="map", seed=0, missing=missing)
+        wanted = bayesnmf.fit(found.counts, rank=1, method="map", seed=0, missing=missing)
+        np.testing.assert_array_equal(fit.loadings, wanted.loadings)
+    assert fit.row_names.tolist() == ["a", "b", "c"]
+    html = found._repr_html_()
+    assert "3 rows × 2 features" in html
+    assert "&lt;kind&gt;" in html
+    assert "columns of features" in html
+    assert "counts, rows, features = data" in html
+
+
+def test_others_that_have_counts_are_refused_with_the_cure():
+    drawn = bayesnmf.simulate(size=(5, 4), rank=1)
+    for given in (drawn, bayesnmf.fit(drawn.counts, rank=1, seed=0)):
+        with pytest.raises(TypeError, match=rf"counts themselves: found {type(given).__name__}, .*; give its \.counts"):
+            bayesnmf.fit(given)

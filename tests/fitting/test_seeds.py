@@ -175,7 +175,7 @@ def test_what_seeds_cannot_go_with_is_refused():
         Seeds(SETS, strength=0)
     with pytest.raises(ValueError, match="rank must be at least the number of seeds, 2: found 1"):
         bayesnmf.fit(COUNTS, rank=1, seeds=SETS)
-    with pytest.raises(ValueError, match="seeds must have different names: found .*'component 2', 'component 1', "):
+    with pytest.raises(ValueError, match=r"seeds must have different names: found .*'component 2', 'component 1', "):
         bayesnmf.fit(COUNTS, rank=3, seeds={"component 2": ["word1"]})
     with pytest.raises(ValueError, match="found HierarchicalGamma; use model='gamma_poisson'"):
         bayesnmf.fit(COUNTS, "hierarchical_poisson", 3, seeds=SETS)

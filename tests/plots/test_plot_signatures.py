@@ -208,7 +208,7 @@ def test_the_catalogue_of_indels():
                        options=PLAIN, seed=0)  # fmt: skip
     axes = plots.signatures(fit, bayesnmf.match(fit, known))
     table = pd.read_csv(path, index_col=0)[known.index]
-    for k, (name, ax) in enumerate(zip(table, axes, strict=True)):
+    for name, ax in zip(table, axes, strict=True):
         np.testing.assert_allclose(heights_of(ax, 83), table[name] / table[name].sum(), rtol=1e-9)
         assert ax.get_title("left") == f"{name} (1.00)"
 
