@@ -45,8 +45,8 @@ def check_source(source: Any, kinds: tuple[type[Any], type[Any]], given: Given) 
             raise TypeError(
                 f"{name} must be a result of bayesnmf.{of}: found {shown(value)}; give one, or leave it out"
             )
-    if given.selection is not None:
-        _check_selection(given.selection, source)
+    if given.selection is not None and given.selection.totals is not None:  # of an older version
+        _check_counts("selection", source, given.selection.totals)
     if given.modes is not None and given.modes.best.components.shape != source.components.shape:
         rank, features = given.modes.best.components.shape
         raise ValueError(
@@ -55,26 +55,18 @@ def check_source(source: Any, kinds: tuple[type[Any], type[Any]], given: Given) 
         )
     if given.modes is not None:
         counts = given.modes.best.counts
-        _check_counts("modes", source, counts.shape, (counts.row_totals, counts.feature_totals))
+        _check_counts("modes", source, (counts.row_totals, counts.feature_totals))
 
 
-def _check_selection(selection: Selection, fit: Any) -> None:
-    """Refuse a comparison of ranks on other counts, as far as it knows its counts: by their shape, and by checks."""
-    checks = selection.checks
-    totals = None if checks is None else (checks.rows.get("observed"), checks.features.get("observed"))
-    if selection.shape is not None:
-        _check_counts("selection", fit, selection.shape, totals)
-
-
-def _check_counts(name: str, fit: Any, shape: tuple[int, int], totals: tuple[Any, Any] | None) -> None:
+def _check_counts(name: str, fit: Any, totals: tuple[Any, Any]) -> None:
     """Refuse what was made of counts of another shape, or with other totals of rows and features."""
     own, what = fit.counts, f"bayesnmf.{'select' if name == 'selection' else name}"
     told = f"{name} must be made of the counts of the fit, {own.shape[0]:,} × {own.shape[1]:,}: found"
     cure = f"run {what} with the counts of the fit"
-    if tuple(shape) != tuple(own.shape):
-        raise ValueError(f"{told} {shape[0]:,} × {shape[1]:,}; {cure}")
-    known = [] if totals is None else zip(totals, (own.row_totals, own.feature_totals), strict=True)
-    if not all(np.allclose(theirs, ours) for theirs, ours in known if theirs is not None):
+    n, m = map(len, totals)
+    if (n, m) != tuple(own.shape):
+        raise ValueError(f"{told} {n:,} × {m:,}; {cure}")
+    if not all(map(np.allclose, totals, (own.row_totals, own.feature_totals))):
         raise ValueError(f"{told} other totals of rows or features; {cure}")
 
 

@@ -263,13 +263,6 @@ def test_comparisons_and_modes_of_other_counts_are_refused():
     turned = bayesnmf.fit(DRAWN.counts.dense[::-1], rank=3, seed=0, options=fewer.options)
     with pytest.raises(ValueError, match=r"modes must be made of .*: found other totals of rows or features"):
         check_source(turned, KINDS, Given(modes=modes))
-
-
-@pytest.mark.long
-def test_a_comparison_knows_its_counts_by_the_totals_of_its_checks():
-    chosen = bayesnmf.select(DRAWN.counts, ranks=[3], splits=1, options=plain_vi(max_iter=3), seed=0)
-    check_source(fitted(), KINDS, Given(selection=chosen))
-    turned = bayesnmf.fit(DRAWN.counts.dense[::-1], rank=3, seed=0, options=plain_vi(tol=0, max_iter=3))
     with pytest.raises(ValueError, match=r"selection must be made of .*: found other totals of rows or features"):
         check_source(turned, KINDS, Given(selection=chosen))
 

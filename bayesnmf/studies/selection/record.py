@@ -9,6 +9,7 @@ import numpy as np
 
 from bayesnmf.assessment.predictive_checks import PredictiveChecks
 from bayesnmf.priors.noise import NOISES, POISSON, Noise
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,8 +64,8 @@ class SelectionRecord:
         Noise of the best candidate: ``bayesnmf.fit(counts, *best, noise=noise)`` fits it.
     checks : PredictiveChecks or None
         Predictive checks of the best candidate's fit to all counts.
-    shape : tuple of int, or None
-        Numbers of rows and features of the counts; None where they are not known.
+    totals : tuple of ndarray (n,) and (m,), or None
+        Totals of the rows and of the features of the counts, by which `report` knows them.
 
     See Also
     --------
@@ -88,7 +89,7 @@ class SelectionRecord:
     criterion: str = "heldout"
     noise: Noise = POISSON
     checks: PredictiveChecks | None = None
-    shape: tuple[int, int] | None = None
+    totals: tuple[Array, Array] | None = None
 
     def place(self, candidate: Any) -> tuple[Any, ...]:
         """Return where a candidate with the best noise is in the table."""

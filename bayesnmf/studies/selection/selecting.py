@@ -169,7 +169,7 @@ def select(
         plan = SelectionPlan(data, candidates, method, options, seed, report, **of_all)
         _check_candidates(plan, by, settings["withhold"])
         warnings.simplefilter("ignore", FitWarning)  # the table reports it
-        found = replace(_by(by, plan, kept), shape=plan.counts.shape)
+        found = replace(_by(by, plan, kept), totals=(data.row_totals, data.feature_totals))
         return _checked(found, plan) if check and not found.interrupted else found
 
 
