@@ -32,7 +32,11 @@ from bayesnmf.types import Array
 
 def closed_form_fit(job: Job) -> FitRecord:
     """Return the closed-form variational fit that chains and SVI start from."""
-    start = fit_closed_form(replace(job, method="vi", options=vi_options_of(job), report=lambda *_: None))
+
+    def report(label: str, *progress: Any) -> None:
+        job.report(f"start by {label}", *progress)
+
+    start = fit_closed_form(replace(job, method="vi", options=vi_options_of(job), report=report))
     if start.status.reason == INTERRUPTED:  # an unfinished start is not kept
         raise KeyboardInterrupt
     return start

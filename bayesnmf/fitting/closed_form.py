@@ -26,6 +26,7 @@ from bayesnmf.inference.dispersion import DispersionLearner
 from bayesnmf.inference.missing import imputes_loadings
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.starts.exchanging import Climb, as_interrupted, exchange_components, told_of_no_chance
+from bayesnmf.inference.starts.states import DESCENT
 from bayesnmf.inference.status import BROKEN, INTERRUPTED
 from bayesnmf.kernels.cpu.threads import one_blas_thread
 from bayesnmf.options import MAP, METHODS, VI
@@ -158,13 +159,18 @@ def run_from_start(
     def show(iteration: int, value: float, *_: Any) -> None:
         job.report(label, iteration, options.max_iter, value)
 
+    def prepare(iteration: int, *_: Any) -> None:  # whose objective is another one
+        job.report(f"{label}, preparation", iteration, DESCENT, np.nan)
+
     def climber(problem: Problem, state: State) -> Climb:
         return Climb(_ascent_of_options(job, problem, devices, rng), problem, state)
 
     def search(done: int, total: int, value: float) -> None:
         job.report(f"{label}, exchanges of components", done, total, value)
 
-    climb = climber(problem, start_state(problem, start, job.rank, rng))
+    if isinstance(start, str) and start.endswith("descent"):  # before the first iteration come passes over the counts
+        prepare(0)
+    climb = climber(problem, start_state(problem, start, job.rank, rng, prepare))
     found = climb(schedule, show)
     able = ALGORITHMS[options.algorithm or "em"].exchanges and job.counts.rows_held and not devices
     if able and from_counts(start) and found.status.converged:

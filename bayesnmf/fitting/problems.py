@@ -50,10 +50,10 @@ def draws_problem(counts: Counts, priors: Priors, rng: np.random.Generator, thre
     return build_problem(counts, priors, draw, draw)
 
 
-def start_state(problem: Problem, start: Any, rank: int, rng: np.random.Generator) -> State:
-    """Return the state that the `start` option describes."""
+def start_state(problem: Problem, start: Any, rank: int, rng: np.random.Generator, show: Any = None) -> State:
+    """Return the state that the `start` option describes; a descent calls `show` with its iteration and objective."""
     if isinstance(start, str):
-        return state_from_word(problem, start, rank, rng)
+        return state_from_word(problem, start, rank, rng, show)
     n, m = problem.counts.shape
     loadings, components = given_start(start, problem.counts, problem.loadings_prior, problem.components_prior)
     loadings = _check_given(loadings, problem.loadings_prior, "loadings", (n, rank))

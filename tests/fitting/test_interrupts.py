@@ -345,6 +345,41 @@ def test_ctrl_c_before_the_first_iterate_is_passed_on(monkeypatch):
             bayesnmf.fit(COUNTS, rank=2, method="vi", seed=0, options=VI(start=start))
 
 
+@pytest.mark.parametrize(
+    ("options", "labels"),
+    [
+        (VI(start="descent"), ["vi gamma_poisson, preparation", "vi gamma_poisson"]),
+        (VI(start="svd"), ["vi gamma_poisson"]),
+        (
+            bayesnmf.Gibbs(chains=1, draws=5, warmup=5),
+            ["start by vi gamma_poisson, preparation", "start by vi gamma_poisson", "gibbs gamma_poisson"],
+        ),
+    ],
+    ids=["descent", "svd", "fit"],
+)
+@pytest.mark.filterwarnings("ignore::bayesnmf.ConvergenceWarning")
+def test_a_start_that_takes_long_is_told_and_can_be_left(options, labels):
+    counts, told = np.random.default_rng(0).poisson(3.0, (40, 12)), dict[str, list]()
+
+    def tell(label, done, total, _):
+        told.setdefault(label, []).append((done, total))
+
+    method = type(options).__name__.lower()
+    bayesnmf.fit(counts, rank=3, method=method, seed=0, options=options, progress=tell)
+    assert [label for label in told if "exchanges" not in label] == labels
+    done = [steps for steps, _ in told[labels[0]]]
+    assert done == sorted(done)
+    assert len({*done}) > 3
+
+    def leave(label, *_):
+        if label == labels[0]:
+            raise KeyboardInterrupt
+
+    if len(labels) > 1:
+        with pytest.raises(KeyboardInterrupt):
+            bayesnmf.fit(counts, rank=3, method=method, seed=0, options=options, progress=leave)
+
+
 def test_kept_strides_hold_no_more_than_their_steps():
     found = bayesnmf.inference.sampling.nuts.run_threads(
         lambda state, length: (state, {"site": np.arange(10.0)}), [None], 3, threading.Event(), lambda _: None

@@ -101,7 +101,7 @@ def test_a_copy_is_put_where_a_component_is_missing(kind, algorithm, dtype, larg
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "bayesnmf.fitting.problems.state_from_word",
-            lambda problem, word, rank, rng: start_state(problem, Start(*factors), rank, rng),
+            lambda problem, word, rank, rng, _: start_state(problem, Start(*factors), rank, rng),
         )
         plain = bayesnmf.fit(counts, "gamma_poisson", RANK, method, seed=0, options=replace(options, start=None))
     assert len(set(groups_of(alone))) < RANK

@@ -144,19 +144,19 @@ REST = 0.01  # share of a start from favoured features that goes to other compon
 RANK_ONE = 10  # iterations that fit rows and features to counts with missing entries
 
 
-def state_from_word(problem: Problem, word: str, rank: int, rng: np.random.Generator) -> State:
+def state_from_word(problem: Problem, word: str, rank: int, rng: np.random.Generator, show: Any = None) -> State:
     """Return the start with this name: "svd", "descent", "random" or "random_descent".
 
     If priors of components favour features, such as seeds, all of them are replaced by a start that has these features.
     """
     if isinstance(problem.counts, RatedCounts):  # rates would be those of a start that there is not yet
-        begun = state_from_word(replace(problem, counts=problem.counts.to_start_from), word, rank, rng)
+        begun = state_from_word(replace(problem, counts=problem.counts.to_start_from), word, rank, rng, show)
         return _with_shifts_of(problem, begun)
     weights = favoured(problem.components_prior)
     if len(weights):
         return favoured_state(problem, weights, rng)
     begin = random_state if word.startswith("random") else data_state
-    return _descended_state(problem, begin, rank, rng) if word.endswith("descent") else begin(problem, rank, rng)
+    return _descended_state(problem, begin, rank, rng, show) if word.endswith("descent") else begin(problem, rank, rng)
 
 
 def _with_shifts_of(problem: Problem, state: State) -> State:
@@ -177,7 +177,7 @@ def data_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:
     return _state_at(problem, *positive_factors(filled, rank, rng))
 
 
-def _descended_state(problem: Problem, begin: Begin, rank: int, rng: np.random.Generator) -> State:
+def _descended_state(problem: Problem, begin: Begin, rank: int, rng: np.random.Generator, show: Any) -> State:
     """Return the state of the conditionals given the allocations at factors from a short descent without priors.
 
     With small concentrations, each row soon keeps its first components, and these are still poor. Coordinate descent on
@@ -185,7 +185,7 @@ def _descended_state(problem: Problem, begin: Begin, rank: int, rng: np.random.G
     """
     flat = flat_problem(completed(problem.counts))
     schedule = Schedule("alternating", sweeps=ALGORITHMS["scd"].sweeps, max_iter=DESCENT)
-    fitted = state_after_steps(flat, begin(flat, rank, rng), schedule, regression_steps(flat, schedule, "scd"))
+    fitted = state_after_steps(flat, begin(flat, rank, rng), schedule, regression_steps(flat, schedule, "scd"), show)
     return _state_at(problem, fitted.loadings, fitted.components.geometric)
 
 
@@ -276,7 +276,7 @@ def _with_known(problem: Problem, components: Array) -> tuple[Array | None, Arra
     return order, np.maximum(components, np.finfo(components.dtype).tiny)
 
 
-def state_after_steps(problem: Problem, state: State, schedule: Schedule, steps: Steps) -> State:
+def state_after_steps(problem: Problem, state: State, schedule: Schedule, steps: Steps, show: Any = None) -> State:
     """Return the state after the iterations that prepare a start.
 
     Raises
@@ -284,7 +284,7 @@ def state_after_steps(problem: Problem, state: State, schedule: Schedule, steps:
     KeyboardInterrupt
         Ctrl-C was pressed; an unfinished start is not kept.
     """
-    ascent = ascend(problem, state, schedule, steps=steps)
+    ascent = ascend(problem, state, schedule, show, steps)
     if ascent.status.reason == INTERRUPTED:
         raise KeyboardInterrupt
     return ascent.state
