@@ -91,7 +91,7 @@ def coherence(fit: FitRecord, counts: Any = None, *, n: int = 10, measure: str =
     data: Counts = check_complete(fit.counts, "coherence") if counts is None else fit.counts
     if counts is not None:
         data = in_feature_order(as_counts(counts), fit.feature_names)
-    order = leading_features(fit, largest, "weight")
+    order = leading_features(fit, largest, "share")
     together = np.zeros((fit.rank, order.shape[1], order.shape[1]))
     for _, part in data.parts():
         present = (part.matrix > 0).astype(np.float64).tocsc()
