@@ -30,10 +30,10 @@ def fit(known=KNOWN, rank=3, method="vi", **more):
     return bayesnmf.fit(COUNTS, rank=rank, method=method, fixed_components=known, **given)
 
 
-LONG = [pytest.param(method, marks=pytest.mark.long) for method in ("nuts", "svi")]  # which compile programs
+LONG = [pytest.param(method, marks=pytest.mark.long) for method in ("smc", "nuts", "svi")]  # which take long
 
 
-@pytest.mark.parametrize("method", ["map", "vi", "gibbs", "smc", *LONG])
+@pytest.mark.parametrize("method", ["map", "vi", "gibbs", *LONG])
 def test_every_method_names_what_is_known(method, tmp_path):
     found = fit(KNOWN[FEATURES[::-1]], method=method)
     assert found.component_titles == NAMES
@@ -46,11 +46,11 @@ def test_what_reads_a_fit_has_the_names():
     found = fit()
     assert found.project(COUNTS[:3]).component_titles == NAMES
     assert list(found.top_features(2)) == NAMES
-    assert set(found.markers()["component"]) == set(NAMES)
+    assert set(bayesnmf.markers(found)["component"]) == set(NAMES)
     assert [f"loadings[0, {name}]" for name in NAMES] == found.summary().index[:3].tolist()
     free = bayesnmf.fit(COUNTS, rank=3, seed=0, options=OPTIONS["vi"])
     assert set(bayesnmf.match(free, found).table["reference"]) == set(NAMES)
-    assert bayesnmf.match(found, free).table["reference"].tolist() != NAMES  # it has numbers alone
+    assert {*bayesnmf.match(found, free).table["reference"]} == {0, 1, 2}  # as it has no names
 
 
 def test_a_fit_and_a_file_give_their_names(tmp_path):

@@ -230,18 +230,9 @@ def form_consensus(best: Fit, pool: Pool, runs: int, density: float, neighbourho
     )
     clusters = _cluster_table(members, pool.unit, components, len(known))
     mean = float(np.nanmean(silhouettes)) if np.isfinite(silhouettes).any() else np.nan
+    names = () if best.component_names is None else best.component_names[known].tolist()
     return Consensus(
-        components,
-        members,
-        clusters,
-        mean,
-        float(kept.mean()),
-        density,
-        neighbourhood,
-        distances,
-        best,
-        scale,
-        [best.component_titles[k] for k in known] if best.component_names is not None else (),
+        components, members, clusters, mean, float(kept.mean()), density, neighbourhood, distances, best, scale, names
     )
 
 
