@@ -88,6 +88,15 @@ def rows_in_memory(factor: Array) -> Array:
     return np.ascontiguousarray(factor) if behind is None else behind
 
 
+def room_for_spreads(indptr: Array, clusters: bool) -> Callable[[], Array | None]:
+    """Return a function that makes room for the spreads of any row, or None where counts do not cluster.
+
+    Kernels for which it is None compile without the code of counts that cluster.
+    """
+    longest = int(np.diff(indptr).max(initial=0)) + VECTOR_BYTES
+    return lambda: np.ones(longest) if clusters else None
+
+
 def clear_padding(factor: Array) -> None:
     """Set the padding of an array from `padded`, or of its transpose, to 0 again."""
     rows = factor.T if factor.strides[0] < factor.strides[-1] else np.atleast_2d(factor)

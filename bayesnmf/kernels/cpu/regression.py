@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
-from bayesnmf.kernels.cpu.factors import is_padded, padded_copy, sum_rows, whole_vectors
+from bayesnmf.kernels.cpu.factors import is_padded, padded_copy, room_for_spreads, sum_rows, whole_vectors
 from bayesnmf.kernels.cpu.regression_row import (
     derivatives,
     divide_entries,
@@ -19,7 +19,7 @@ from bayesnmf.kernels.cpu.regression_row import (
 )
 from bayesnmf.kernels.cpu.rising import cluster_derivatives, cluster_entries
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
-from bayesnmf.kernels.cpu.underflow import Spread, room_for_spreads, spread_of_entry
+from bayesnmf.kernels.cpu.underflow import Spread, spread_of_entry
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
@@ -147,6 +147,6 @@ def poisson_regression(
     threads = threads_or_default(threads, work)
     bounds = row_blocks(matrix.indptr, block_count(work))
     given = matrix.indptr, matrix.indices, matrix.data, V, exposed, less, rate, sweeps, newton_steps, floor, spread
-    room = room_for_spreads(matrix, spread)
+    room = room_for_spreads(matrix.indptr, spread is not None)
     in_blocks(bounds, lambda _, first, last: _regress(*given, first, last, room(), whole), threads)
     return out

@@ -14,12 +14,12 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
-from bayesnmf.kernels.cpu.factors import padded, rows_in_memory, whole_vectors
+from bayesnmf.kernels.cpu.factors import padded, room_for_spreads, rows_in_memory, whole_vectors
 from bayesnmf.kernels.cpu.regression_row import divide_entries, expected_counts, gather_entries, mix_entries
 from bayesnmf.kernels.cpu.rising import cluster_entries
 from bayesnmf.kernels.cpu.special import scaled_exp_digamma
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
-from bayesnmf.kernels.cpu.underflow import Spread, room_for_spreads, share_out_entry, spread_of_entry
+from bayesnmf.kernels.cpu.underflow import Spread, share_out_entry, spread_of_entry
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
@@ -200,6 +200,6 @@ def settled_totals(
         np.ascontiguousarray(prior, dtype=np.float64), scale, expects, simplex, tol, most,
         spread,
     )  # fmt: skip
-    room = room_for_spreads(matrix, spread)
+    room = room_for_spreads(matrix.indptr, spread is not None)
     in_blocks(bounds, lambda _, first, last: _settle(*given, first, last, room(), totals, updates), threads)
     return totals, updates

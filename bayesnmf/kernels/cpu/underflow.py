@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.share_block import share_block
@@ -24,15 +22,6 @@ def spread_of_entry(own: float, spreads: Any, j: int) -> float:
     if spreads is None:
         return own
     return own * spreads[j]
-
-
-def room_for_spreads(matrix: csr_array, spread: Spread | None) -> Callable[[], Array | None]:
-    """Return a function that makes room for the spreads of any row, or None where counts do not cluster.
-
-    Kernels for which it is None compile without the code of counts that cluster.
-    """
-    longest = int(np.diff(matrix.indptr).max(initial=0)) + VECTOR_BYTES
-    return lambda: None if spread is None else np.ones(longest)
 
 
 @compiled_on_disk(nogil=True)
