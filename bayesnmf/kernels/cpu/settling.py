@@ -31,13 +31,18 @@ FINITE = FAST | {"nnan"}
 
 
 @compiled_on_disk(nogil=True)
-def _add_lost_entries(counts: Array, gathered: Array, ratio: Array, u: Array, clusters: bool, total: Array) -> None:
-    """Add the entries whose mean underflowed (their ratio is 0), by logarithms; counts may be one cluster."""
-    rank = len(total)
-    aside = np.zeros(rank, dtype=u.dtype)
+def _add_lost_entries(
+    counts: Array, gathered: Array, ratio: Array, u: Array, clusters: bool, total: Array, column: Array, aside: Array
+) -> None:
+    """Add the entries whose mean underflowed (their ratio is 0), by logarithms; counts may be one cluster.
+
+    The last two vectors are overwritten.
+    """
     for p in range(len(counts)):
         if ratio[p] == 0 and counts[p] > 0:
-            share_out_entry(1.0 if clusters else counts[p], u, gathered[:rank, p].copy(), total, aside)
+            for k in range(len(total)):  # one by one: a copy of a column takes longer to compile
+                column[k] = gathered[k, p]
+            share_out_entry(1.0 if clusters else counts[p], u, column, total, aside)
 
 
 @compiled_on_disk(nogil=True, fastmath=FINITE)
@@ -100,7 +105,7 @@ def _settle_row(
         for k in range(rank):
             total[k] = u[k] * expected[k]
         if lost:
-            _add_lost_entries(counts, gathered, ratio, u, spreads is not None, total)
+            _add_lost_entries(counts, gathered, ratio, u, spreads is not None, total, expected, value)
         for k in range(rank):
             s[k] = prior[k] + total[k]
         _update_row(s, scale, expects, spreads is not None, value, u, rank)
