@@ -161,7 +161,7 @@ def test_models_import_nothing_of_the_package() -> None:
 
 def test_compiled_loops_stand_in_the_kernels_alone() -> None:
     """The allocation step exists once: loops over nonzeros are compiled in `kernels` and nowhere else."""
-    using = {path for path in FILES if re.search(r"\bnjit\b|@compiled_on_disk\(", text_of(path))}
+    using = {path for path in FILES if re.search(r"\bnjit\b|@compiled_(on_disk|for_kernels)\(", text_of(path))}
     assert {room(name_of(path)).split(".")[0] for path in using} == {"kernels"}
     using |= {path for path in FILES if re.search(r"@instruction|\bintrinsic\b", text_of(path))}
     assert {room(name_of(path)).split(".")[0] for path in using} == {"kernels"}

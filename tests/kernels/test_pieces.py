@@ -20,6 +20,11 @@ SHORT = 2**9  # multiply-adds of a piece
 CALLS = calls(n=200, m=40, nonzeros=4_000, K=3)
 # They do next to nothing with an entry of a factor: 1e8 entries take half a second.
 WHOLE = ("log_scales", "sum_rows", "scale_rows", "largest_imbalance", "digamma_with_excess", "move")
+# They, and the benchmarks, call these inner loops by themselves.
+CALLED_BY_TESTS = {
+    "log_gamma_and_digamma", "gamma_at_least_one", "systematic_offspring", "poisson", "binomial", "add_many",
+    "add_multinomial", "stream", "bits", "uniform",
+}  # fmt: skip
 
 
 def parts_of(result):
@@ -65,6 +70,14 @@ def test_every_compiled_loop_is_in_the_list():
             call()
     missing = entered_from_python() - {loop for loop, _ in found}
     assert {loop.py_func.__name__ for loop in missing} == {"least_mean", "responsibilities"}  # a number, an entry
+
+
+def test_only_what_python_calls_is_compiled_for_it():
+    spaces = [vars(import_module(f"{cpu.__name__}.{path.stem}")) for path in Path(cpu.__file__).parent.glob("*.py")]
+    compiled = {each for space in spaces for each in space.values() if isinstance(each, CPUDispatcher)}
+    callable_ = {each for each in compiled if not each.targetoptions.get("no_cpython_wrapper")}
+    assert entered_from_python() <= callable_
+    assert {each.py_func.__name__ for each in callable_ - entered_from_python()} == CALLED_BY_TESTS
 
 
 def test_ctrl_c_ends_the_blocks_of_all_threads_between_pieces(monkeypatch):

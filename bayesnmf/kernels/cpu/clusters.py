@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
-from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.rising import rising_sums
 from bayesnmf.kernels.cpu.sampling import binomial
 from bayesnmf.kernels.cpu.streams import normal, stream, uniform
@@ -31,14 +31,14 @@ FALL, TRIED = 0.85, 16.0  # least share of a block's largest probability left at
 Buffers = tuple[Array, Array, Array, Array, Array, Array]
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _buffers(length: int) -> Buffers:
     """Return buffers for counts, means, spreads, W, L and V of so many entries."""
     whole = max((length + STEP - 1) // STEP, 1) * STEP
     return np.empty(whole), np.empty(whole), np.empty(whole), np.empty(whole), np.empty(whole), np.empty(whole)
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _longest_row(indptr: Array, start: int, stop: int) -> int:
     longest = 0
     for i in range(start, stop):
@@ -46,7 +46,7 @@ def _longest_row(indptr: Array, start: int, stop: int) -> int:
     return longest
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _pad(entries: int, buffers: Buffers) -> int:
     """Fill the buffers up to whole vectors with entries without counts; return their length."""
     whole = (entries + STEP - 1) // STEP * STEP
@@ -55,7 +55,7 @@ def _pad(entries: int, buffers: Buffers) -> int:
     return whole
 
 
-@compiled_on_disk(nogil=True, fastmath=FAST)
+@compiled_for_kernels(fastmath=FAST)
 def _fill_row(indices: Array, values: Array, u: Array, V: Array, own: float, spreads: Any, buffers: Buffers) -> int:
     """Fill the buffers with the counts, means and spreads of a row; return their length."""
     counts, means, spread = buffers[0], buffers[1], buffers[2]
@@ -182,7 +182,7 @@ def weigh_block(counts: Array, means: Array, spread: Spread, first: int) -> floa
     return float(sum(in_blocks(bounds, lambda _, *rows: _weigh(counts, means, spread, first, *rows), 1)))
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _clusters(state: Array, count: int, ratio: float) -> int:
     """Draw the number of clusters of counts with λ / s = `ratio`, Σ_{t<x} Bernoulli(ratio / (ratio + t)).
 
@@ -210,7 +210,7 @@ def _clusters(state: Array, count: int, ratio: float) -> int:
     return drawn
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _many_clusters(state: Array, count: int, ratio: float) -> int:
     """Draw from the normal distribution with the mean and variance of the number of clusters, which is huge."""
     logarithm, share = math.log1p(count / ratio), count / (ratio + count)
@@ -219,7 +219,7 @@ def _many_clusters(state: Array, count: int, ratio: float) -> int:
     return int(min(max(mean + spread * normal(state), 1.0), float(count)))
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _kept(state: Array, begun: int, size: int, tried: int, ratio: float, top: float, low: float) -> int:
     """Return how many candidates are kept, each at a place of its own in a block.
 

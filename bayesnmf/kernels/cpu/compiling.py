@@ -118,6 +118,11 @@ def compiled_on_disk(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return compiled
 
 
+def compiled_for_kernels(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return `compiled_on_disk` for a function that only compiled functions call: there is less to compile."""
+    return compiled_on_disk(no_cpython_wrapper=True, **options)
+
+
 def with_globals(function: Callable[..., Any], name: str, **names: Any) -> Callable[..., Any]:
     """Return a copy of a function with another name, for Numba's cache, in which these globals have other values."""
     twin = FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__)

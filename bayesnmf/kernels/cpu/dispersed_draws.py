@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import compiled_for_kernels
 from bayesnmf.kernels.cpu.gamma_draws import gamma_at_least_one
 from bayesnmf.kernels.cpu.poisson_draws import poisson
 from bayesnmf.kernels.cpu.sampling import add_many, chosen_component
@@ -46,7 +46,7 @@ class Noise(NamedTuple):
 PLAIN = Noise(POISSON, np.empty(0), np.empty(0))
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _cluster_size(state: Array, s: float) -> int:
     """Draw from the logarithmic distribution with p = s / (1 + s), by the algorithm LK of Kemp (1981)."""
     v = uniform(state)
@@ -59,7 +59,7 @@ def _cluster_size(state: Array, s: float) -> int:
     return 1 if v > q else 2
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def grow_clusters(state: Array, row: Array, entries: Array, own: float, features: Array) -> None:
     """Replace numbers of clusters in some entries of a row by the counts in them."""
     for j in entries:
@@ -69,7 +69,7 @@ def grow_clusters(state: Array, row: Array, entries: Array, own: float, features
         row[j] = counts
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _log_gamma(state: Array, shape: float) -> float:
     """Draw the logarithm of a draw from Gamma(shape, 1), which is finite for every shape above 0."""
     if shape >= 1.0:
@@ -77,7 +77,7 @@ def _log_gamma(state: Array, shape: float) -> float:
     return math.log(gamma_at_least_one(state, shape + 1.0)) + math.log(uniform(state)) / shape
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def dispersed_count(state: Array, kind: int, mean: float, s: float) -> float:
     """Draw a count: its rate first, then a Poisson count."""
     if mean <= 0.0:
@@ -87,7 +87,7 @@ def dispersed_count(state: Array, kind: int, mean: float, s: float) -> float:
     return poisson(state, mean * s * math.exp(_log_gamma(state, 1.0 / s)))
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def add_from_rates(state: Array, count: int, means: Array, s: float, row: Array) -> None:
     """Add `count` counts to the entries of a row, given their total: shares of Gamma rates first."""
     cumulative, top, running = np.empty(len(means)), -math.inf, 0.0
@@ -100,7 +100,7 @@ def add_from_rates(state: Array, count: int, means: Array, s: float, row: Array)
     add_many(state, count, cumulative, row, np.zeros(len(row)))
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def draw_from_urn(
     state: Array, count: int, expected: Array, s: float, tables: tuple[Array, Array], row: Array, touched: Array
 ) -> int:

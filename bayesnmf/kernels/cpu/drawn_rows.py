@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
-from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.dispersed_draws import (
     LINEAR,
     PLAIN,
@@ -67,7 +67,7 @@ def _fill_alias_tables(V: Array, stay: Array, other: Array) -> None:
             stay[k, small[left]] = 1.0
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _draw_component_totals(state: Array, expected: Array, total: float, numbers: Array, scratch: Array) -> None:
     """Draw the row's number of counts of each component: Poisson, or multinomial if `total` is not negative."""
     if total < 0:
@@ -81,7 +81,7 @@ def _draw_component_totals(state: Array, expected: Array, total: float, numbers:
     add_multinomial(state, int(total), cumulative, numbers, scratch)
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _draw_counts(state: Array, numbers: Array, stay: Array, other: Array, row: Array, touched: Array) -> int:
     """Add single counts to the zeros of `row` (m,); list the nonzero entries in `touched` and return their number."""
     m = len(row)
@@ -97,7 +97,7 @@ def _draw_counts(state: Array, numbers: Array, stay: Array, other: Array, row: A
     return nonzeros
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _draw_entries(state: Array, u: Array, Vt: Array, total: float, row: Array, touched: Array) -> int:
     """Draw every entry of `row`, which holds zeros; list the nonzero entries in `touched` and return their number."""
     cumulative = np.empty(len(row) if total >= 0 else 0)
@@ -123,7 +123,7 @@ def _draw_entries(state: Array, u: Array, Vt: Array, total: float, row: Array, t
     return nonzeros
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _draw_dispersed_entries(
     state: Array, u: Array, Vt: Array, total: float, noise: tuple[int, float, Array], row: Array, touched: Array
 ) -> int:
@@ -145,7 +145,7 @@ def _draw_dispersed_entries(
     return nonzeros
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def draw_row(
     state: Array, i: int, U: Array, Vt: Array, sums: Array, totals: Array, tables: tuple[Array, Array],
     noise: tuple[int, Array, Array, Array], numbers: Array, scratch: Array, row: Array, touched: Array,

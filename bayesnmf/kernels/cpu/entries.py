@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
-from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.factors import whole_vectors
 from bayesnmf.kernels.cpu.gamma_draws import gamma_at_least_one
 from bayesnmf.kernels.cpu.regression_row import gather_entries
@@ -37,7 +37,7 @@ VECTORS: Any = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
 WORK = 12  # cost of one count, in multiply-adds
 
 
-@compiled_on_disk(**VECTORS)
+@compiled_for_kernels(**VECTORS)
 def _slopes(x: float, counts: Array, base: Array, w: Array) -> tuple[float, float]:
     """Return Σ x_j w / λ and Σ x_j w² / λ² with λ = base + x w."""
     first = second = 0.0
@@ -49,7 +49,7 @@ def _slopes(x: float, counts: Array, base: Array, w: Array) -> tuple[float, floa
     return first, second
 
 
-@compiled_on_disk(**VECTORS)
+@compiled_for_kernels(**VECTORS)
 def _fill_base(b: float, counts: Array, trust: Array, means: Array, w: Array, base: Array) -> tuple[float, float]:
     """Write the means without this entry; return what gives a guess.
 
@@ -64,7 +64,7 @@ def _fill_base(b: float, counts: Array, trust: Array, means: Array, w: Array, ba
     return fitted, squares
 
 
-@compiled_on_disk(**VECTORS)
+@compiled_for_kernels(**VECTORS)
 def _fill_trust(counts: Array, trust: Array) -> float:
     """Write the weights of the counts in a guess; return the sum of the counts."""
     total = 0.0
@@ -74,7 +74,7 @@ def _fill_trust(counts: Array, trust: Array) -> float:
     return total
 
 
-@compiled_on_disk(**VECTORS)
+@compiled_for_kernels(**VECTORS)
 def _fill_means(b: Array, gathered: Array, means: Array) -> None:
     for p in range(len(means)):
         means[p] = 0.0
@@ -85,7 +85,7 @@ def _fill_means(b: Array, gathered: Array, means: Array) -> None:
         means[p] = max(means[p], LEAST)
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _mode(
     total: float, guess: float, counts: Array, base: Array, w: Array, shape: float, linear: float, power: float,
     rest: float,
@@ -116,7 +116,7 @@ def _mode(
     return x, like
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def log_gamma_draw(state: Array, shape: float) -> float:
     """Draw the logarithm of a Gamma(shape, 1), which is finite for any shape."""
     if shape >= 1.0:
@@ -124,7 +124,7 @@ def log_gamma_draw(state: Array, shape: float) -> float:
     return math.log(gamma_at_least_one(state, shape + 1.0)) + math.log(uniform(state)) / shape
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _log_proposal_ratio(old: float, new: float, mode: float, h: float, shape: float) -> float:
     """Return the log density of the proposal at `old` minus that at `new`, both in u."""
     rate = HEAVY_RATE * shape
@@ -139,19 +139,19 @@ def _log_proposal_ratio(old: float, new: float, mode: float, h: float, shape: fl
     return found
 
 
-@compiled_on_disk(**VECTORS)
+@compiled_for_kernels(**VECTORS)
 def _fill_ratios(x: float, means: Array, base: Array, w: Array, ratios: Array) -> None:
     for p in range(len(means)):
         ratios[p] = max((base[p] + x * w[p]) / means[p], LEAST)
 
 
-@compiled_on_disk(**VECTORS)
+@compiled_for_kernels(**VECTORS)
 def _accept(x: float, base: Array, w: Array, means: Array) -> None:
     for p in range(len(means)):
         means[p] = base[p] + x * w[p]
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _draw_entry(
     state: Array, b: float, total: float, counts: Array, trust: Array, means: Array, w: Array, shape: float,
     linear: float, power: float, whole: float, base: Array, ratios: Array,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.streams import normal, stream, uniform
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
 from bayesnmf.types import Array
@@ -44,7 +44,7 @@ def gamma_at_least_one(state: Array, shape: float) -> float:
         return d * v
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _draw_row(shape: Array, seed: Any, first: int, step: int, logarithms: bool, out: Array) -> None:
     """Draw a row whose elements have the streams first, first + step, …"""
     state = np.empty(1, dtype=np.uint64)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.factors import padded, rows_in_memory
 from bayesnmf.kernels.cpu.special import digamma_and_excess, exponentials, logarithms
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
@@ -47,7 +47,7 @@ class Moments(NamedTuple):
     divergence: float
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _row_moments(
     s: Array, psi: Array, excess: Array, scale: Array, log_scale: Array, prior: Array, weight: Array,
     expected: Array, sums: Array,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.special import logarithms
 from bayesnmf.kernels.cpu.streams import stream, uniform
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, heed, in_blocks, piece_count, threads_or_default
@@ -25,7 +25,7 @@ COST = 10  # cost of an entry in a shear, in multiply-adds
 SHRINKINGS = 200  # most shrinkings of a slice; the current value, which is always inside, is kept after these
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _sum_of_logs(weight: Array, value: Array, other: Array, tau: float, buffer: Array) -> float:
     """Return Σ weight · log(value + τ other); a single weight is broadcast, and nothing is computed if it is 0."""
     if len(weight) == 1 and weight[0] == 0.0:
@@ -42,7 +42,7 @@ def _sum_of_logs(weight: Array, value: Array, other: Array, tau: float, buffer: 
     return total
 
 
-@compiled_on_disk(nogil=True, fastmath=FAST)
+@compiled_for_kernels(fastmath=FAST)
 def _weighted_sum(weight: Array, value: Array) -> float:
     total, each = 0.0, int(len(weight) > 1)
     for i in range(len(value)):
@@ -50,7 +50,7 @@ def _weighted_sum(weight: Array, value: Array) -> float:
     return total
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _range(t_k: Array, t_l: Array, b_k: Array, b_l: Array) -> tuple[float, float]:
     """Return the open interval of the shears that keep all entries positive."""
     low, high = -math.inf, math.inf
@@ -61,7 +61,7 @@ def _range(t_k: Array, t_l: Array, b_k: Array, b_l: Array) -> tuple[float, float
     return low, high
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _shear(
     state: Array, t_k: Array, t_l: Array, b_k: Array, b_l: Array, less_t: Array, less_b: Array, power: float,
     sums: tuple[float, float], slope: float, buffers: tuple[Array, Array],
@@ -85,7 +85,7 @@ def _shear(
     return 0.0
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _shears(
     state: Array, t: Array, b: Array, less_t: Array, less_b: Array, rate_t: Array, rate_b: Array, power: Array,
     sums: Array, free: Array, first: int, last: int,
@@ -178,7 +178,7 @@ def shear_components(
         heed()
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _gain_of_scale(v: float, power: float, up: float, down: float) -> float:
     """Return the log density at v minus that at 0, −∞ where it is out of range; no large terms cancel near 0."""
     if not abs(v) < WIDEST:
@@ -187,7 +187,7 @@ def _gain_of_scale(v: float, power: float, up: float, down: float) -> float:
     return gain if gain == gain else -math.inf
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _log_scale(seed: Any, number: int, power: float, up: float, down: float) -> float:
     """Draw v from the density exp(power v − up e^v − down e^−v) by slice sampling from 0; it is log-concave.
 

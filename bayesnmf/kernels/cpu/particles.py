@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.sampling import chosen_component
 from bayesnmf.kernels.cpu.streams import mix, uniform
 from bayesnmf.kernels.cpu.urn import Urn, tokens_at_once
@@ -37,7 +37,7 @@ def systematic_offspring(weights: Array, u: float, offspring: Array) -> None:
         offspring[q] = marks - before
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _resample(weights: Array, u: float, offspring: Array, A: Array, B: Array, sums: Array, cumulative: Array) -> None:
     """Copy particles that have several offspring over those that have none; set all weights to 1."""
     systematic_offspring(weights, u, offspring)

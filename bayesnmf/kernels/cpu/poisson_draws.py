@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.streams import normal, stream, uniform
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks
 from bayesnmf.types import Array
@@ -17,7 +17,7 @@ WORK = 50  # cost of a draw, in multiply-adds
 ROUNDED = 1e12  # means above which rounding of log-factorials costs more digits than the normal approximation
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _by_inversion(state: Array, mean: float) -> float:
     """Draw by walking up the distribution function, for means below `INVERTED`."""
     while True:
@@ -32,7 +32,7 @@ def _by_inversion(state: Array, mean: float) -> float:
             return drawn
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _by_rejection(state: Array, mean: float) -> float:
     """Draw by transformed rejection, PTRS (Hörmann 1993), for means of at least `INVERTED`."""
     spread = math.sqrt(mean)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.presence_moves import draw_again, move_all, move_one
 from bayesnmf.kernels.cpu.streams import stream
 from bayesnmf.kernels.cpu.supports import QUADRATIC, Row, Space, Support, find_mode, new_space, new_support
@@ -22,13 +22,13 @@ MOST = 40  # components that may be present in a row at once
 SINGLE = 2  # moves of one loading for each move of all
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _count(at: Support, share: float, present: Array) -> None:
     for a in range(at.size[0]):
         present[at.members[a]] += share
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _draw_row(state: Array, row: Row, moves: int, loadings: Array, present: Array, here: Space) -> None:
     """Draw the loadings of a row, 0 for what is absent, and add the shares of moves in which each is present."""
     cap = min(len(loadings), MOST)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 
-from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import compiled_for_kernels
 from bayesnmf.kernels.cpu.streams import normal, uniform
 from bayesnmf.kernels.cpu.support_gains import fill_gains
 from bayesnmf.kernels.cpu.supports import (
@@ -38,17 +38,17 @@ LOG_T = math.lgamma(3.5) - math.lgamma(3.0) - 0.5 * math.log(FREEDOM * math.pi)
 KEPT = 0.9  # share of z that half of the draws of all loadings keep
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _log_t(z: float) -> float:
     return LOG_T - 3.5 * math.log1p(z * z / FREEDOM)
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _t_draw(state: Array) -> float:
     return normal(state) * math.sqrt(FREEDOM / (-2.0 * math.log(uniform(state) * uniform(state) * uniform(state))))
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _pick(state: Array, gains: Array, log_sum: float) -> int:
     """Draw a component by its weight; the number of components stands for none."""
     left = uniform(state)
@@ -59,7 +59,7 @@ def _pick(state: Array, gains: Array, log_sum: float) -> int:
     return len(gains) - 1
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _put_last(at: Support, place: int, there: Support) -> None:
     """Exchange a member of a support with the last one, in all that it holds; `there` is overwritten."""
     last = at.size[0] - 1
@@ -77,7 +77,7 @@ def _put_last(at: Support, place: int, there: Support) -> None:
     factorise(at.hessian, last + 1, at.factor)
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _copy(at: Support, size: int, to: Support) -> None:
     """Copy the first members of a support."""
     to.size[0] = size
@@ -87,7 +87,7 @@ def _copy(at: Support, size: int, to: Support) -> None:
             to.hessian[a, b], to.factor[a, b] = at.hessian[a, b], at.factor[a, b]
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _standardise(at: Support, z: Array) -> None:
     for a in range(at.size[0]):
         z[a] = 0.0
@@ -95,7 +95,7 @@ def _standardise(at: Support, z: Array) -> None:
             z[a] += at.factor[b, a] * (at.logs[b] - at.mode[b])
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _place(at: Support, z: Array) -> None:
     """Write t = mode + L⁻ᵀ z."""
     solve_upper(at.factor, at.size[0], z, at.logs)
@@ -103,7 +103,7 @@ def _place(at: Support, z: Array) -> None:
         at.logs[a] += at.mode[a]
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _leave_out(state: Array, at: Support, spare: Support) -> int:
     """Draw one of the members, which is put last, or none; return the size of the base without it."""
     size = at.size[0]
@@ -115,7 +115,7 @@ def _leave_out(state: Array, at: Support, spare: Support) -> int:
     return size - 1
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def move_all(state: Array, row: Row, at: Support, to: Support, z: Array, here: Space) -> bool:
     """Propose another support with all loadings, in `to`; return whether to accept it."""
     rank, size = len(row.shape), at.size[0]
@@ -145,7 +145,7 @@ def move_all(state: Array, row: Row, at: Support, to: Support, z: Array, here: S
     return math.log(uniform(state)) < ratio
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def draw_again(state: Array, row: Row, at: Support, to: Support, z: Array, here: Space) -> bool:
     """Propose other loadings of the same support, in `to`; return whether to accept them."""
     size, kept = at.size[0], 0.0 if uniform(state) < 0.5 else KEPT
@@ -161,7 +161,7 @@ def draw_again(state: Array, row: Row, at: Support, to: Support, z: Array, here:
     return math.log(uniform(state)) < ratio
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def move_one(state: Array, row: Row, at: Support, to: Support, here: Space) -> bool:
     """Propose a support in which the others keep their loadings, in `to`, without its mode; return whether to accept.
 

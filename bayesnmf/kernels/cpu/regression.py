@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
-from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.factors import is_padded, padded_copy, room_for_spreads, sum_rows, whole_vectors
 from bayesnmf.kernels.cpu.regression_row import (
     derivatives,
@@ -27,7 +27,7 @@ from bayesnmf.types import Array
 LEAST_RATE = 1e-30
 
 
-@compiled_on_disk(nogil=True, fastmath=FAST)
+@compiled_for_kernels(fastmath=FAST)
 def _newton(first: float, second: float, linear: float, less: float, b: float, floor: float) -> float:
     """Return the coefficient of one coordinate after a full, feasible Newton step, given Σ x w and Σ x w²."""
     gradient = linear - first - less / b
@@ -37,7 +37,7 @@ def _newton(first: float, second: float, linear: float, less: float, b: float, f
     return floor if gradient > 0 else b
 
 
-@compiled_on_disk(nogil=True, fastmath=FAST)
+@compiled_for_kernels(fastmath=FAST)
 def _regress_row(
     counts: Array, spreads: Array | None, gathered: Array, mean: Array, expected: Array, b: Array,
     exposure: Array, less: Array, rate: Array, sweeps: int, newton_steps: int, floor: float, least: float,

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
-from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.dispersed_draws import PLAIN, Noise
 from bayesnmf.kernels.cpu.drawn_rows import BLOCKS, WORK, draw_row, prepare_draws
 from bayesnmf.kernels.cpu.streams import stream
@@ -62,7 +62,7 @@ class CountStatistics(NamedTuple):
 # --- one row -----------------------------------------------------------------------------------------
 
 
-@compiled_on_disk(inline="always")
+@compiled_for_kernels(inline="always")
 def _excess(x: float, u: Array, v: Array) -> float:
     """Return (√x − √λ)² − λ of an entry with mean λ = u·v: how much its misfit exceeds the misfit of a count of 0."""
     mean = 0.0

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import Totals, row_blocks
-from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.streams import stream, uniform
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
 from bayesnmf.types import Array
@@ -23,7 +23,7 @@ WORK = 10  # cost of one component of a drawn entry, in multiply-adds
 ENTRIES = 64  # entries of a row drawn at a time, so that their weights stay in the first-level cache
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _binomial_by_inversion(state: Array, count: int, p: float) -> int:
     """Draw by walking up the distribution function, for count · p < 10 and p ≤ 1/2."""
     odds = p / (1.0 - p)
@@ -39,13 +39,13 @@ def _binomial_by_inversion(state: Array, count: int, p: float) -> int:
             return drawn
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _stirling_tail(k: float) -> float:
     """Return log k! minus the logarithm of Stirling's formula at k."""
     return math.lgamma(k + 1.0) - (0.9189385332046727 + (k + 0.5) * math.log(k + 1.0) - (k + 1.0))
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _binomial_by_rejection(state: Array, count: int, p: float) -> int:
     """Draw by transformed rejection, BTRS (Hörmann 1993), for count · p ≥ 10 and p ≤ 1/2."""
     spread = math.sqrt(count * p * (1.0 - p))
@@ -92,7 +92,7 @@ def binomial(state: Array, count: int, p: float) -> int:
     return _binomial_by_rejection(state, count, p)
 
 
-@compiled_on_disk(inline="always")
+@compiled_for_kernels(inline="always")
 def chosen_component(cumulative: Array, u: float) -> int:
     """Return the component into whose share of the cumulative weights u falls."""
     k = 0
@@ -137,7 +137,7 @@ def add_multinomial(state: Array, count: int, cumulative: Array, a: Array, b: Ar
         b[k] += 1
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _cumulate(u: Array, Vt: Array, features: Array, cumulative: Array) -> None:
     """Fill rows of `cumulative` (3 spare ones) with Σ u_k v_k, four entries at once, as sums are serial chains."""
     last = len(features) - 1
@@ -156,7 +156,7 @@ def _cumulate(u: Array, Vt: Array, features: Array, cumulative: Array) -> None:
             cumulative[q + 3, k] = sum3
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _draw_row(
     features: Array, values: Array, u: Array, Vt: Array, state: Array, cumulative: Array, a: Array, received: Array
 ) -> float:
@@ -176,7 +176,7 @@ def _draw_row(
     return loglik
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def logarithmic_weights(u: Array, v: Array, cumulative: Array) -> None:
     """Fill the cumulative weights of an entry whose mean underflows, computed with logarithms."""
     top = -math.inf

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks
-from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.factors import padded, room_for_spreads, rows_in_memory, whole_vectors
 from bayesnmf.kernels.cpu.regression_row import divide_entries, expected_counts, gather_entries, mix_entries
 from bayesnmf.kernels.cpu.rising import cluster_entries
@@ -30,7 +30,7 @@ LEAST_EXP = 1e-200
 FINITE = FAST | {"nnan"}
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _add_lost_entries(
     counts: Array, gathered: Array, ratio: Array, u: Array, clusters: bool, total: Array, column: Array, aside: Array
 ) -> None:
@@ -45,7 +45,7 @@ def _add_lost_entries(
             share_out_entry(1.0 if clusters else counts[p], u, column, total, aside)
 
 
-@compiled_on_disk(nogil=True, fastmath=FINITE)
+@compiled_for_kernels(fastmath=FINITE)
 def _largest(x: Array, rank: int) -> float:
     top = 0.0
     for k in range(rank):
@@ -53,7 +53,7 @@ def _largest(x: Array, rank: int) -> float:
     return top
 
 
-@compiled_on_disk(nogil=True, fastmath=FINITE)
+@compiled_for_kernels(fastmath=FINITE)
 def _update_row(s: Array, scale: Array, expects: bool, whole: bool, value: Array, u: Array, rank: int) -> None:
     """Set u to exp E log of Gamma(s, 1 / scale), or to s · scale; a scale of 0 keeps u.
 
@@ -73,7 +73,7 @@ def _update_row(s: Array, scale: Array, expects: bool, whole: bool, value: Array
             u[k] = value[k] * top
 
 
-@compiled_on_disk(nogil=True, fastmath=FINITE)
+@compiled_for_kernels(fastmath=FINITE)
 def _set_mean(s: Array, scale: Array, simplex: bool, tol: float, mean: Array) -> bool:
     """Set `mean` to the mean at s; return whether an entry changed by more than `tol` times the largest."""
     whole, largest, change = 0.0, 0.0, 0.0
@@ -87,7 +87,7 @@ def _set_mean(s: Array, scale: Array, simplex: bool, tol: float, mean: Array) ->
     return change > tol * largest
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _settle_row(
     counts: Array, spreads: Array | None, gathered: Array, ratio: Array, prior: Array, scale: Array,
     expects: bool, simplex: bool, tol: float, most: int, least: float, u: Array, expected: Array, s: Array,

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numba import int64, uint64
 
-from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import compiled_for_kernels, compiled_on_disk
 from bayesnmf.types import Array
 
 LAYERS, TAIL = 128, 3.442619855899  # layers of the ziggurat, and start of its tail (Doornik 2005, ZIGNOR)
 
 
-@compiled_on_disk(inline="always")
+@compiled_for_kernels(inline="always")
 def mix(z: Any) -> Any:
     """Return the SplitMix64 finaliser of z."""
     z = (z ^ (z >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
@@ -62,7 +62,7 @@ def _ziggurat() -> Array:
 _ENDS = _ziggurat()
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _normal_at_an_edge(state: Array, layer: int, x: float) -> float:
     """Finish a draw that falls outside the part of its layer that lies under the curve; return NaN to reject it."""
     if layer == 0:
@@ -75,7 +75,7 @@ def _normal_at_an_edge(state: Array, layer: int, x: float) -> float:
     return x if low + uniform(state) * (high - low) < 1.0 else math.nan
 
 
-@compiled_on_disk(inline="always")
+@compiled_for_kernels(inline="always")
 def normal(state: Array) -> float:
     """Draw from the standard normal by the ziggurat of Marsaglia & Tsang (2000)."""
     while True:

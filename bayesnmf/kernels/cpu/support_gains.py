@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import compiled_for_kernels
 from bayesnmf.kernels.cpu.supports import (
     LOOPS,
     NEVER,
@@ -23,7 +23,7 @@ from bayesnmf.types import Array
 POWER = 0.5
 
 
-@compiled_on_disk(**LOOPS)
+@compiled_for_kernels(**LOOPS)
 def _soften(ratio: bool, x: Array, means: Array, curvatures: Array, out: Array) -> None:
     """Write curvatures, which are smaller where counts are above the means: these rise as the component is added."""
     for j in range(len(x)):
@@ -31,7 +31,7 @@ def _soften(ratio: bool, x: Array, means: Array, curvatures: Array, out: Array) 
         out[j] = curvatures[j] / math.sqrt(r) if ratio and r > 1.0 else curvatures[j]
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _gain_of(row: Row, k: int, slope: float, curvature: float, here: Space) -> float:
     """Return log ∫ u^(a−1) exp(slope u − curvature u²/2) du; write where the integrand in log u is largest."""
     a = row.shape[k]
@@ -41,7 +41,7 @@ def _gain_of(row: Row, k: int, slope: float, curvature: float, here: Space) -> f
     return a * math.log(u) + slope * u - 0.5 * curvature * u * u + 0.5 * math.log(2.0 * math.pi / here.precision[k])
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _gains_of_first(row: Row, here: Space) -> float:
     """Write the gains of a component that is alone: its likelihood at the row's total; none at all has no chance."""
     top, rank = NEVER, len(row.shape)
@@ -56,7 +56,7 @@ def _gains_of_first(row: Row, here: Space) -> float:
     return top
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def fill_gains(row: Row, base: Support, react: bool, here: Space) -> float:
     """Write, for each component outside the base, the log weight with which it is proposed; return the log of the sum.
 
@@ -75,7 +75,7 @@ def fill_gains(row: Row, base: Support, react: bool, here: Space) -> float:
     return top + math.log(total)
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _gains_of_more(row: Row, base: Support, reacting: int, here: Space) -> float:
     shapes = total = top = 0.0
     for a in range(base.size[0]):

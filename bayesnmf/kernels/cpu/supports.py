@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels
 from bayesnmf.kernels.cpu.rising import rising_sums
 from bayesnmf.kernels.cpu.special import weighted_logarithms
 from bayesnmf.types import Array
@@ -73,14 +73,14 @@ class Space(NamedTuple):
     inside: Any
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def new_support(cap: int) -> Support:
     """Return an empty support with room for `cap` components."""
     square = np.empty((cap, cap)), np.empty((cap, cap))
     return Support(np.zeros(1, np.int64), np.empty(cap, np.int64), np.empty(cap), np.empty(cap), *square)
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def new_space(entries: int, cap: int, rank: int) -> Space:
     """Return memory for a row of so many entries."""
     c, k = entries, rank
@@ -91,7 +91,7 @@ def new_space(entries: int, cap: int, rank: int) -> Space:
     )  # fmt: skip
 
 
-@compiled_on_disk(**LOOPS)
+@compiled_for_kernels(**LOOPS)
 def product(a: Array, b: Array) -> float:
     """Return Σ a b."""
     total = 0.0
@@ -100,7 +100,7 @@ def product(a: Array, b: Array) -> float:
     return total
 
 
-@compiled_on_disk(**LOOPS)
+@compiled_for_kernels(**LOOPS)
 def weighted_square(a: Array, b: Array) -> float:
     """Return Σ a² b."""
     total = 0.0
@@ -109,14 +109,14 @@ def weighted_square(a: Array, b: Array) -> float:
     return total
 
 
-@compiled_on_disk(**LOOPS)
+@compiled_for_kernels(**LOOPS)
 def scale_into(factor: float, a: Array, b: Array, out: Array) -> None:
     """Write factor · a · b."""
     for j in range(len(a)):
         out[j] = factor * a[j] * b[j]
 
 
-@compiled_on_disk(**LOOPS)
+@compiled_for_kernels(**LOOPS)
 def fill_means(members: Array, loadings: Array, size: int, parts: Array, out: Array) -> None:
     """Write λ."""
     for j in range(len(out)):
@@ -127,7 +127,7 @@ def fill_means(members: Array, loadings: Array, size: int, parts: Array, out: Ar
             out[j] += u * parts[k, j]
 
 
-@compiled_on_disk(**LOOPS)
+@compiled_for_kernels(**LOOPS)
 def _few_weights(quadratic: bool, alpha: float, x: Array, means: Array, w: Array, v: Array) -> None:
     if quadratic:
         for j in range(len(x)):
@@ -139,7 +139,7 @@ def _few_weights(quadratic: bool, alpha: float, x: Array, means: Array, w: Array
             v[j] = w[j] / means[j]
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def fill_weights(row: Row, here: Space) -> None:
     """Write the slope of ℓ in λ, without −e, and its curvature; that of quadratic variance is the expected one."""
     if row.variance == LINEAR:
@@ -150,7 +150,7 @@ def fill_weights(row: Row, here: Space) -> None:
         _few_weights(quadratic, row.dispersion, row.counts, here.means, here.weights, here.curvatures)
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def log_likelihood(row: Row, here: Space) -> float:
     """Return Σ ℓ at the means, without −e λ."""
     entries = len(row.counts)
@@ -167,7 +167,7 @@ def log_likelihood(row: Row, here: Space) -> float:
     return found
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def log_density(row: Row, at: Support, here: Space) -> float:
     """Return the log density of a support and its t, up to a constant of the row."""
     shapes = total = 0.0
@@ -183,7 +183,7 @@ def log_density(row: Row, at: Support, here: Space) -> float:
     return found + log_likelihood(row, here)
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def factorise(matrix: Array, size: int, out: Array) -> bool:
     """Write the lower Cholesky factor of a matrix; return whether there is one."""
     for a in range(size):
@@ -200,7 +200,7 @@ def factorise(matrix: Array, size: int, out: Array) -> bool:
     return True
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def solve_upper(factor: Array, size: int, right: Array, out: Array) -> None:
     """Write the solution of Lᵀ x = right."""
     for a in range(size - 1, -1, -1):
@@ -210,7 +210,7 @@ def solve_upper(factor: Array, size: int, right: Array, out: Array) -> None:
         out[a] = left / factor[a, a]
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def _fill_hessian(row: Row, at: Support, here: Space, whole: float) -> None:
     """Write −Hessian in t at the mode: D β V βᵀ D + diag(a) − whole · u uᵀ, and its factor."""
     u, size = here.loadings, at.size[0]
@@ -222,7 +222,7 @@ def _fill_hessian(row: Row, at: Support, here: Space, whole: float) -> None:
         at.hessian[a, a] += row.shape[at.members[a]]
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def find_mode(row: Row, at: Support, here: Space) -> None:
     """Write the mode of t, from the mode that is there, with the Hessian; the means are those at the mode."""
     size, shapes = at.size[0], 0.0
@@ -260,7 +260,7 @@ def find_mode(row: Row, at: Support, here: Space) -> None:
             at.mode[a] += short * here.gradient[a]
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def log_determinant(factor: Array, size: int) -> float:
     """Return log |L|."""
     found = 0.0

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.share_block import share_block
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
@@ -16,7 +16,7 @@ Spread = tuple[Array, Array | None]
 weigh_block = share_block(scatter=False, take_log=False)
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def spread_of_entry(own: float, spreads: Any, j: int) -> float:
     """Return the spread of an entry: that of its row, times that of its feature if there are any."""
     if spreads is None:
@@ -54,7 +54,7 @@ def share_out_underflowed(
     return loglik
 
 
-@compiled_on_disk(nogil=True)
+@compiled_for_kernels()
 def share_out_entry(count: float, u: Array, v: Array, a: Array, b: Array) -> float:
     """Add the expected allocations of one entry to a and b (K,), computed with logarithms; return the entry's ℓ."""
     rank = len(a)

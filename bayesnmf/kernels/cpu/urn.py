@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.compiling import compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.sampling import chosen_component, logarithmic_weights
 from bayesnmf.kernels.cpu.streams import mix, uniform
 from bayesnmf.types import Array
@@ -139,7 +139,7 @@ def assign_tokens(
     return tokens
 
 
-@compiled_on_disk(inline="always")
+@compiled_for_kernels(inline="always")
 def _cumulate(share: Array, eta: Array, b: Array, cumulative: Array) -> float:
     """Fill the cumulative sums of share (η + b) and return the last; work by fours, as a sum is a serial chain."""
     rank = len(share)
