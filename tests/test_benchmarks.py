@@ -394,13 +394,13 @@ def test_a_clock_ends_a_run_and_knows_when_steps_were_done() -> None:
         chains.Clock(0.0)("gibbs", 1, 10, 0.0)
 
 
-def test_samplers_run_as_long_as_planned(tmp_path: Path) -> None:
+def test_samplers_keep_when_their_draws_were_made(tmp_path: Path) -> None:
     case = chains.Case(NAME, RANK)
     for sampler in ("marginal", "collapsed"):
         chains.run(case, sampler, 3.0, 1, tmp_path / f"{sampler}.npz")
     done = {sampler: np.load(tmp_path / f"{sampler}.npz") for sampler in ("marginal", "collapsed")}
     for each in done.values():
-        assert each["seconds"] >= 2.0
+        assert 0 < each["at"][-1] <= each["seconds"]
         assert np.all(np.diff(each["at"]) >= 0)
         assert each["means"].shape[1:] == (RANK, 110)
     row = chains.row_of(case, "marginal", done["marginal"], {**done["collapsed"], "r_hat": np.array([1.2])})

@@ -15,7 +15,6 @@ from bayesnmf.checks import check_fraction
 from bayesnmf.data.checks import check_complete
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.job import ProgressReport, progress_context
-from bayesnmf.fitting.projection import components_of
 from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_loadings
 from bayesnmf.inference.ascent.single_rows import row_blocks_of
 from bayesnmf.inference.problem import Problem, State
@@ -23,6 +22,7 @@ from bayesnmf.inference.side import MeanField, Mode, Side
 from bayesnmf.inference.sides import exposure_of_loadings, spread_at
 from bayesnmf.kernels.cpu.clusters import cluster_sums
 from bayesnmf.priors import Distribution
+from bayesnmf.results.given_components import components_of
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
 

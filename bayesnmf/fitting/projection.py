@@ -30,16 +30,15 @@ from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_row
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.gibbs import sweep
 from bayesnmf.inference.sampling.marginal_gibbs import factors_of
-from bayesnmf.inference.side import MeanField, Mode, Side
 from bayesnmf.inference.sides import allocate, objective
 from bayesnmf.inference.status import Status
-from bayesnmf.options.methods import basis_of_mode
 from bayesnmf.priors.checks import check_exposures
 from bayesnmf.priors.noise import NegativeBinomial, Noise
 from bayesnmf.priors.pair import replace_sides
-from bayesnmf.priors.specification import MODELS, PARAMETER, stated_components
+from bayesnmf.priors.specification import MODELS
 from bayesnmf.priors.values import separate_scale, stack_values
 from bayesnmf.results.estimates import Draws
+from bayesnmf.results.given_components import components_of, loadings_given_components
 from bayesnmf.results.record import HELD, FitRecord, Reference
 from bayesnmf.types import Array
 
@@ -146,24 +145,10 @@ def noise_of_new_rows(fit: FitRecord, data: Counts) -> Noise:
 
 
 def _project_closed_form(fit: FitRecord, data: Counts) -> FitRecord:
-    loadings_summary: Any = MeanField(component_axis=1)
-    if fit.estimate.kind == "point":
-        loadings_summary = Mode(basis_of_mode(fit.options))
-    prior, components = stated_components(fit.priors.components), components_of(fit)
-    of_rows = fit.priors.loadings.of_new_rows(fit.loadings)  # type: ignore[union-attr]
-    problem = Problem(data, of_rows, prior, loadings_summary, Mode(), fixed_components=True)
+    problem, components = loadings_given_components(fit, data), components_of(fit)
     job = Job(data, fit.model, fit.rank, fit.method, fit.seed, fit.options, lambda *_: None)
     check_room_for_rows(data, fit.rank)
     return fit_of_ascent(job, settle_rows(problem, components, TOL, MAX_ITER), {HELD: 1.0})
-
-
-def components_of(fit: FitRecord) -> Side:
-    """Return the components of a fit by map, vi, svi or bld as a side."""
-    prior = stated_components(fit.priors.components)
-    q = getattr(fit.estimate, "components", None)
-    if q is not None:
-        return MeanField(component_axis=0).of(prior, q)
-    return Mode(estimated=fit.priors.components == PARAMETER).at(prior, np.asfortranarray(fit.components))
 
 
 def factors_of_draws(posterior: Draws, data: Counts, chosen: Array) -> Array | None:

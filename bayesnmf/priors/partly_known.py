@@ -174,7 +174,7 @@ class PartlyKnown(Distribution, MeanField, Draws, Learned, LogBasis, Program, En
 
     def drawn(self, value: Array, rng: np.random.Generator, first: int = 0) -> PartlyKnown:
         """Return the prior with shared parameters of the other components drawn."""
-        return self if self._none(value) else replace(self, free=self.free.drawn(self._free(value, len(value)), rng))
+        return replace(self, free=self.free.drawn(self._free(value, len(value)), rng))
 
     def learned(self, q: Any) -> PartlyKnown:
         """Return the prior with learned parameters of the other components."""

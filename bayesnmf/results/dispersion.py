@@ -1,17 +1,15 @@
 """The dispersion of counts around the means of a fit: how much more they vary than Poisson counts.
 
 It is Pearson's χ² over its degrees of freedom: the number of entries less that of free numbers in a matrix of means of
-rank K, n K + (m − K) K. Components that are given have none, and of their loadings those count of which one count or
-more is expected: in regression with coefficients of at least 0, the degrees of freedom are on average the number of
-coefficients above 0 (Meyer and Woodroofe, 2000), and posterior means are never 0. Components that are learned bend to
-the noise in all rows. Small means are pooled (`bayesnmf.kernels.cpu.pearson`), so that an entry is a single count or a
-pool of several.
+rank K, n K + (m − K) K. Components that are given have none, and their loadings as many as replicates show: of a large
+catalogue, a row needs a few components, and the others take up less than one each. Small means are pooled
+(`bayesnmf.kernels.cpu.pearson`), so that an entry is a single count or a pool of several.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +18,7 @@ from bayesnmf.kernels.cpu.pearson import pearson_sums
 from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.checks import check_has_dispersion
+from bayesnmf.results.given_components import taken_up_by_loadings
 from bayesnmf.results.record import OF_MATRIX, FitRecord
 from bayesnmf.types import Array
 
@@ -63,12 +62,11 @@ def dispersion(fit: FitRecord) -> Dispersion:
     """Return the dispersion of the counts around the means of a fit; see `bayesnmf.Fit.dispersion`."""
     check_unweighted(fit.counts, "dispersions of all matrices")
     sums = _sums(fit, slice(None), by_column=True)
-    own, other = _free_loadings(fit, slice(None)), len(_learned_components(fit))
-    n, m = fit.counts.shape
-    ratio, error = _overall(sums[0], _free_entries(sums[0], own, other, m, n))
+    own, other = _free_loadings(fit), _free_components(fit)
+    ratio, error = _overall(sums[0], own, other, fit.counts.shape[1])
     check_has_dispersion(fit, ratio)
-    rows = _by_line(sums[0], _free_entries(sums[0], own, other, m, n), ratio)
-    features = _by_line(sums[1], _free_entries(sums[1], other, own.mean(), n, m), ratio)
+    n, m = fit.counts.shape
+    rows, features = _by_line(sums[0], own, other, m, ratio), _by_line(sums[1], other, own, n, ratio)
     return Dispersion(ratio, error, rows.set_index(fit.row_names), features.set_index(fit.feature_names))
 
 
@@ -79,9 +77,8 @@ def overall_dispersion(fit: FitRecord, entries: float = np.inf) -> tuple[float, 
     """
     n, m = fit.counts.shape
     step = max(int(n * m / entries), 1)
-    rows = slice(step // 2, None, step)
-    sums, _ = _sums(fit, rows, by_column=False)
-    return _overall(sums, _free_entries(sums, _free_loadings(fit, rows), len(_learned_components(fit)), m, n))
+    of_rows, _ = _sums(fit, slice(step // 2, None, step), by_column=False)
+    return _overall(of_rows, _free_loadings(fit), _free_components(fit), m, n)
 
 
 def _sums(fit: FitRecord, rows: slice, by_column: bool) -> tuple[Array, Array]:
@@ -91,23 +88,21 @@ def _sums(fit: FitRecord, rows: slice, by_column: bool) -> tuple[Array, Array]:
     return pearson_sums(counts.matrix, loadings[rows], components, LOW, hidden, by_column=by_column)
 
 
-def _free_loadings(fit: FitRecord, rows: slice) -> Array:
-    """Return how many loadings of each row were fitted to its counts: of one of several matrices, its part of them."""
-    loadings, components = fit.mean_factors
-    counted = loadings[rows] * components.sum(axis=1) >= 1
-    counted[:, _learned_components(fit)] = True
-    return counted.sum(axis=1) * fit.diagnostics.get(OF_MATRIX, 1.0)
+def _free_loadings(fit: FitRecord) -> float:
+    """Return how many loadings of a row were fitted to the counts: of one of several matrices, its part of them."""
+    prior: Any = fit.priors.loadings
+    known = _free_components(fit) < fit.rank and fit.batch is None and not prior.has_effects
+    number = taken_up_by_loadings(fit, LOW) if known else fit.rank
+    return number * fit.diagnostics.get(OF_MATRIX, 1.0)
 
 
-def _learned_components(fit: FitRecord) -> Array:
-    """Return the places of the components that were fitted to the counts."""
-    if fit.is_projected:
-        return np.arange(0)
-    return np.asarray(free_components(stated_components(fit.priors.components), fit.rank))
+def _free_components(fit: FitRecord) -> int:
+    """Return the number of components that were fitted to the counts."""
+    return 0 if fit.is_projected else len(free_components(stated_components(fit.priors.components), fit.rank))
 
 
-def _free_entries(sums: Array, own: float | Array, other: float, length: int, lines: int) -> Array:
-    """Return the degrees of freedom of some of all `lines`, rows or features, of `length` entries each.
+def _free_entries(sums: Array, own: float, other: float, length: int, lines: int) -> Array:
+    """Return the degrees of freedom of lines, rows or features, of `length` entries each.
 
     A line has `own` numbers of its own, and a part of the `other` numbers that each entry of it shares with the same
     entries of other lines; `own` · `other` numbers are counted twice.
@@ -117,7 +112,8 @@ def _free_entries(sums: Array, own: float | Array, other: float, length: int, li
     return entries - np.minimum(own, entries) - shared * entries / max(entries.mean(), 1)
 
 
-def _overall(sums: Array, free: Array) -> tuple[float, float]:
+def _overall(sums: Array, own: float, other: float, length: int, lines: int | None = None) -> tuple[float, float]:
+    free = _free_entries(sums, own, other, length, lines or len(sums))
     left = free.sum()
     if left <= 0:
         return np.nan, np.nan
@@ -126,10 +122,11 @@ def _overall(sums: Array, free: Array) -> tuple[float, float]:
     return float(ratio), float(np.sqrt(spread) / left)
 
 
-def _by_line(sums: Array, free: Array, ratio: float) -> pd.DataFrame:
+def _by_line(sums: Array, own: float, other: float, length: int, ratio: float) -> pd.DataFrame:
     """Return the dispersion of each line, shrunk towards that of all on the log scale."""
     import pandas as pd
 
+    free = _free_entries(sums, own, other, length, len(sums))
     squares, fourths, entries = sums.T
     known = (free >= 1) & (squares > 0)
     found, error = np.full(len(sums), np.nan), np.full(len(sums), np.nan)

@@ -7,7 +7,7 @@ from plain import even_priors, plain_vi
 import bayesnmf
 from bayesnmf import MAP, Dirichlet, Gamma, Priors
 from bayesnmf.assessment.absence import row_bounds
-from bayesnmf.fitting.projection import components_of
+from bayesnmf.results.given_components import components_of
 
 N, M, K = 200, 30, 5
 RNG = np.random.default_rng(0)

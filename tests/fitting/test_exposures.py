@@ -331,7 +331,7 @@ def test_selection_takes_exposures():
 
 def test_bounds_of_rows_add_up_to_the_elbo():
     from bayesnmf.assessment.absence import row_bounds
-    from bayesnmf.fitting.projection import components_of
+    from bayesnmf.results.given_components import components_of
 
     settled = mean_field().project(PLAIN, row_exposure=ROWS)
     bounds = row_bounds(COUNTS, mean_field().priors.loadings, components_of(mean_field()))

@@ -1,5 +1,7 @@
 """The dispersion of counts around the means of a fit."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from plain import plain_map, plain_vi
@@ -7,6 +9,7 @@ from smallfits import quietly
 
 import bayesnmf
 from bayesnmf.kernels.cpu.pearson import pearson_sums
+from bayesnmf.priors.specification import MODELS
 
 
 def simulated(n, m, rank, total, rng):
@@ -126,12 +129,41 @@ def test_a_dispersion_needs_degrees_of_freedom():
 
 
 @quietly
-@pytest.mark.parametrize(("dispersion", "least"), [(0, 0.85), (3, 3)])
-def test_given_components_that_no_row_needs_take_no_degrees_of_freedom(dispersion, least):
-    """Of 60 signatures a row has a few. Were all parameters, ratios would be twice as large; those left fit noise."""
+@pytest.mark.parametrize("method", ["vi", "map"])
+@pytest.mark.parametrize(("n", "known", "needed", "features"), [(100, 60, 0.05, 96), (600, 4, 0.3, 12)])
+def test_what_given_components_take_up_is_known(n, known, needed, features, method):
+    """Were all loadings of 60 signatures parameters, ratios would double; were only those in use, of 4 too small."""
     rng = np.random.default_rng(11)
-    catalogue = rng.dirichlet(np.full(96, 0.15), 60)
-    means = 2000 * rng.dirichlet(np.full(60, 0.05), 100) @ catalogue
-    counts = linear_noise(means, dispersion, rng) if dispersion else rng.poisson(means)
-    fit = bayesnmf.fit(counts, fixed_components=catalogue, seed=0, options=plain_vi())
-    assert least < fit.dispersion().ratio < 1 + dispersion
+    catalogue = rng.dirichlet(np.full(features, 0.15), known)
+    means = 20 * features * rng.dirichlet(np.full(known, needed), n) @ catalogue
+    options = plain_vi() if method == "vi" else plain_map()
+    calm, wild = (
+        bayesnmf.fit(counts, method=method, fixed_components=catalogue, seed=0, options=options).dispersion().ratio
+        for counts in (rng.poisson(means), linear_noise(means, 1, rng))
+    )
+    assert calm == pytest.approx(1, abs=0.12)
+    assert wild == pytest.approx(2, rel=0.12)
+
+
+MISSING = np.random.default_rng(1).random((30, 12)) < 0.9
+
+
+EVERY = [{}, {"method": "map"}, {"method": "gibbs", "options": bayesnmf.Gibbs(draws=20, warmup=20)},
+         {"observed": MISSING}, {"rank": 4}, {"noise": "quasi"}]  # fmt: skip
+SOME = [{"row_exposure": np.linspace(0.5, 2, 30)}, {"batch": ["a", "b"] * 15},
+        {"covariates": {"age": np.linspace(-1, 1, 30)}, "formula": "age"}]  # fmt: skip
+
+
+@quietly
+@pytest.mark.parametrize(
+    ("model", "more"),
+    [*product(MODELS, EVERY), *product(("gamma_poisson", "dirichlet_gamma"), SOME)],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value) or "plain",
+)
+def test_dispersions_given_components_are_those_of_any_fit(model, more):
+    rng = np.random.default_rng(12)
+    catalogue = rng.dirichlet(np.full(12, 0.5), 3)
+    counts = rng.poisson(rng.gamma(1, 60, (30, 3)) @ catalogue)
+    counts[-1] = 0
+    fit = bayesnmf.fit(counts, model, fixed_components=catalogue, seed=0, **more)
+    assert 0.75 < fit.dispersion().ratio < 1.35
