@@ -9,6 +9,7 @@ import numpy as np
 
 from bayesnmf.assessment.checks import check_catalogue
 from bayesnmf.checks import check_share
+from bayesnmf.data.labels import says_place
 from bayesnmf.inference.alignment import cosine, normalise_rows
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.intervals import for_intervals
@@ -57,8 +58,12 @@ class Match:
 
     @property
     def names(self) -> dict[int, str]:
-        """Labels of the reference by number of the component: ``fit.rename(found.names)``."""
-        return dict(zip(self.table["component"].tolist(), map(str, self.table["reference"]), strict=True))
+        """Labels of the reference by number of the component: ``fit.rename(found.names)``.
+
+        Numbers are left out, as the ``component 2`` of another fit is.
+        """
+        pairs = zip(self.table["component"].tolist(), self.table["reference"], strict=True)
+        return {number: str(label) for number, label in pairs if not says_place(label)}
 
     def __str__(self) -> str:
         """Return the table as text, and what is left on both sides."""

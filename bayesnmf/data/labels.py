@@ -11,6 +11,7 @@ Labels decide, and never positions in silence:
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -95,6 +96,17 @@ def _as_names(labels: Iterable[Any]) -> Array:
 def is_missing(label: Any) -> bool:
     """Return whether a label is a missing value, such as None or NaN; text never is."""
     return not isinstance(label, str) and str(label) in MISSING
+
+
+def says_place(label: Any) -> bool:
+    """Return whether a label of a component is no name: missing, a number, or the number of a place in another list."""
+    if is_missing(label) or isinstance(label, bool | np.bool_) or re.fullmatch(r"component \d+", str(label)):
+        return True
+    try:
+        float(label)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def order_of(labels: Any, names: Any, order: Order) -> Array | None:

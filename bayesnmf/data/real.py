@@ -27,6 +27,8 @@ FOLDER = "BAYESNMF_DATA"
 class RealCounts(NamedTuple):
     """Counts of a real data set, and what is known about its rows and features: see `real`.
 
+    `bayesnmf.fit` and all that takes counts take it for its counts, and a notebook shows it as a card.
+
     Attributes
     ----------
     counts : Counts
@@ -35,8 +37,6 @@ class RealCounts(NamedTuple):
         A line for each row, such as the label of a cell or the topic of a text; without columns if nothing is known.
     features : pandas.DataFrame
         A line for each feature, such as the symbol of a gene.
-
-    `bayesnmf.fit` and all that takes counts take it for its counts, and a notebook shows it as a card.
 
     See Also
     --------

@@ -239,7 +239,7 @@ def run_once(job: Job) -> FitRecord:
     return METHODS[job.method].run(job) if job.noise == POISSON else run_with_noise(job)
 
 
-def _run(job: Job, kept: Checkpoint | None, names: Sequence[str]) -> FitRecord:
+def _run(job: Job, kept: Checkpoint | None, names: Sequence[str | None]) -> FitRecord:
     """Run a job, with a noise, in a folder that keeps it, and with intervals, where these are asked for."""
     found = run_once(job) if kept is None and EACH.get() is None else run_with_checkpoint(run_once, job, kept)
     found = with_given_names(found, names) if names else found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from bayesnmf.checks import check_rank
 from bayesnmf.data.checks import check_features_in_columns
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.reading import Covariates
-from bayesnmf.data.labels import Order, is_frame, listed, order_of, split_labels
+from bayesnmf.data.labels import Order, is_frame, listed, order_of, says_place, split_labels
 from bayesnmf.data.naming import check_distinct
 from bayesnmf.data.reading import read_counts
 from bayesnmf.data.seeds import Seeds, seeds_of
@@ -42,7 +41,7 @@ class Beforehand(NamedTuple):
     known: Any = None
     seeds: Seeds | None = None
     covariates: Covariates | None = None
-    names: Sequence[str] = ()
+    names: Sequence[str | None] = ()
 
 
 NOTHING = Beforehand()
@@ -72,14 +71,15 @@ def with_seeds(priors: Priors, seeds: Seeds, counts: Counts, rank: int) -> Prior
     return replace_sides(priors, components=with_favoured(prior, members, seeds.strength, rank))
 
 
-def with_given_names[F: FitRecord](fit: F, names: Sequence[str]) -> F:
+def with_given_names[F: FitRecord](fit: F, names: Sequence[str | None]) -> F:
     """Return the fit with the given names, if there are any, as those of its first components."""
     return replace(fit, component_names=_titles(names, fit.rank)) if names else fit
 
 
-def _titles(names: Sequence[str], rank: int) -> Array:
-    """Return the names of all components, of which the first are given; others are called as without names."""
-    return np.array([*names, *(f"component {k}" for k in range(len(names), rank))], dtype=object)
+def _titles(names: Sequence[str | None], rank: int) -> Array:
+    """Return the names of all components, of which the first may be given; others are called as without names."""
+    given = [*names, *[None] * (rank - len(names))]
+    return np.array([f"component {k}" if name is None else name for k, name in enumerate(given)], dtype=object)
 
 
 def given_of(rank: Any, fixed_components: Any, seeds: Any) -> tuple[int, Beforehand]:
@@ -93,11 +93,11 @@ def given_of(rank: Any, fixed_components: Any, seeds: Any) -> tuple[int, Beforeh
     return rank, Beforehand(known, named, names=names)
 
 
-def names_of(known: Any) -> list[str]:
-    """Return the names of known components; none if they have numbers alone, which are their places in another list."""
+def names_of(known: Any) -> list[str | None]:
+    """Return the names of known components, None for those that have none; an empty list if no one has."""
     labels = split_labels(known).rows
-    names = [] if labels is None else [str(label) for label in labels]
-    return [] if all(re.fullmatch(r"(component )?\d+", name) for name in names) else names
+    names = [] if labels is None else [None if says_place(label) else str(label) for label in labels]
+    return names if any(names) else []
 
 
 def rank_and_known(rank: Any, given: Any) -> tuple[int, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from bayesnmf.checks import check_path, shown
 from bayesnmf.data.labels import Order, in_order, is_missing
+from bayesnmf.data.several import is_weighted
 from bayesnmf.pages.reading import Given
 from bayesnmf.places import check_file_to_write, check_plots_can_be_drawn
 from bayesnmf.plots.checks import check_known
@@ -54,8 +55,7 @@ def check_source(source: Any, kinds: tuple[type[Any], type[Any]], given: Given) 
             f"{rank} and {features:,}; run bayesnmf.modes with the counts and the rank of the fit"
         )
     if given.modes is not None:
-        counts = given.modes.best.counts
-        _check_counts("modes", source, (counts.row_totals, counts.feature_totals))
+        _check_counts("modes", source, _totals_of(given.modes.best.counts))
 
 
 def _check_counts(name: str, fit: Any, totals: tuple[Any, Any]) -> None:
@@ -66,8 +66,17 @@ def _check_counts(name: str, fit: Any, totals: tuple[Any, Any]) -> None:
     n, m = map(len, totals)
     if (n, m) != tuple(own.shape):
         raise ValueError(f"{told} {n:,} × {m:,}; {cure}")
-    if not all(map(np.allclose, totals, (own.row_totals, own.feature_totals))):
+    compared = slice(1, None) if is_weighted(own) else slice(None)  # rows of weighted matrices have other totals
+    if not all(map(np.allclose, totals[compared], _totals_of(own)[compared])):
         raise ValueError(f"{told} other totals of rows or features; {cure}")
+
+
+def _totals_of(counts: Any) -> tuple[Any, Any]:
+    """Return the totals of rows, and those of features as they were before their matrices were weighted."""
+    features = counts.feature_totals
+    if is_weighted(counts):
+        features = features / counts.matrices.weights[counts.matrices.codes]
+    return counts.row_totals, features
 
 
 def check_title(title: Any) -> str | None:

@@ -63,17 +63,32 @@ def test_a_fit_and_a_file_give_their_names(tmp_path):
         assert fit(known, rank=4).component_titles == [*NAMES, "component 3"]
 
 
-@pytest.mark.parametrize("index", [None, [5, 2], ["7", "2"], ["component 2", "component 0"]])
+@pytest.mark.parametrize(
+    "index", [None, [5, 2], ["7", "2"], [1.0, 2.0], [-1, -2], [True, False], ["component 2", "component 0"]], ids=str
+)
 def test_numbers_are_no_names(index):
     known = KNOWN.reset_index(drop=True) if index is None else KNOWN.set_axis(index)
     assert fit(known).component_names is None
     assert fit(TRUE[:2]).component_names is None
 
 
-@pytest.mark.parametrize("index", [["SBS1", "SBS1"], ["SBS1", "component 2"]])
-def test_names_that_repeat_are_refused_before_the_fit(index):
+@pytest.mark.parametrize("none", ["component 2", 7, np.nan])
+def test_what_has_no_name_is_called_by_its_own_place(none):
+    assert fit(KNOWN.set_axis(["SBS1", none])).component_titles == ["SBS1", "component 1", "component 2"]
+    assert fit(KNOWN.set_axis([none, "SBS5"])).component_titles == ["component 0", "SBS5", "component 2"]
+
+
+def test_a_match_gives_names_alone():
+    """Were "component 2" one, it could be that of another component, too."""
+    free = bayesnmf.fit(COUNTS, rank=4, seed=0, options=OPTIONS["vi"])
+    found = bayesnmf.match(free, fit())
+    assert sorted(found.names.values()) == ["SBS1", "SBS5"]
+    assert {"SBS1", "SBS5"} < {*free.rename(found.names).component_titles}
+
+
+def test_names_that_repeat_are_refused_before_the_fit():
     with pytest.raises(ValueError, match="fixed_components must have different names: found"):
-        fit(KNOWN.set_axis(index))
+        fit(KNOWN.set_axis(["SBS1", "SBS1"]))
 
 
 def test_given_names_may_change():

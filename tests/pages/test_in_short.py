@@ -267,6 +267,19 @@ def test_comparisons_and_modes_of_other_counts_are_refused():
         check_source(turned, KINDS, Given(selection=chosen))
 
 
+def test_weights_of_matrices_do_not_make_other_counts():
+    counts = DRAWN.counts.dense
+    parts, quick = {"a": counts[:, :5], "b": counts[:, 5:]}, plain_vi(tol=1e-3)
+    chosen = bayesnmf.select(parts, ranks=[3], splits=1, options=quick, seed=0, check=False)
+    weighted, other = (
+        bayesnmf.fit({**parts, "a": a}, rank=3, weights={"b": 2.0}, seed=0, options=quick)
+        for a in (counts[:, :5], counts[:, :5] + 1)
+    )
+    check_source(weighted, KINDS, Given(selection=chosen))
+    with pytest.raises(ValueError, match=r"selection must be made of .*: found other totals"):
+        check_source(other, KINDS, Given(selection=chosen))
+
+
 def test_components_that_do_not_come_back_are_not_to_be_interpreted():
     found = bayesnmf.modes(DRAWN.counts, rank=3, starts=3, seed=0, options=plain_vi(tol=1e-3))
     fit = bayesnmf.fit(DRAWN.counts, rank=3, seed=0, options=plain_vi(tol=1e-3, start=found.best))

@@ -25,7 +25,7 @@ from bayesnmf.types import Array
 DENSITY = 0.75  # share of positive counts from which this is faster: measured on mcf7 (0.91) and digits (0.51)
 ENTRIES = 2**17  # entries in a block, which stay in the second-level cache
 PRODUCTS = 4  # cost of a component of an entry, in multiply-adds
-ENTRY_COST = 10  # the same for an entry by itself: about a pair of transcendental functions
+ENTRY_COST = 10  # the same of `responsibilities`: about a pair of transcendental functions
 
 
 def is_dense(matrix: csr_array) -> bool:
@@ -140,7 +140,8 @@ def entry_allocations(matrix: csr_array, loadings: Array, components: Array) -> 
     for first in range(0, len(rows), step):
         here = slice(first, first + step)
         u, v, part = U[rows[here]], Vt[matrix.indices[here]], out[here]
-        np.multiply(u, v, out=part)
+        with np.errstate(under="ignore"):
+            np.multiply(u, v, out=part)
         mean = part.sum(axis=1)
         lost = mean < least_mean.py_func(mean.dtype)
         part /= np.where(lost, 1, mean)[:, None]

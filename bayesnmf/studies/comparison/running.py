@@ -233,7 +233,7 @@ def compare(
     return Comparison(fits, as_table(rows), split, cautions, settings.draws)
 
 
-def _named_fit(names: Sequence[str], *of: Any, **settings: Any) -> Fit:
+def _named_fit(names: Sequence[str | None], *of: Any, **settings: Any) -> Fit:
     """Return a fit whose priors favour seeds, with the names of these."""
     return with_given_names(fit(*of, **settings), names)
 

@@ -86,6 +86,8 @@ class Consensus(Shown):
         Threshold of the local density, and share of the runs that are neighbours.
     distances : ndarray (R K, R K)
         Euclidean distances between the pooled components, in the order of `members`.
+    names : sequence of str or None
+        Names of the known components, the first ones, None for one without a name; empty if none has any.
 
     See Also
     --------
@@ -110,7 +112,7 @@ class Consensus(Shown):
     distances: Array
     best: Fit
     scale: Array
-    names: Sequence[str] = ()  # of the known components
+    names: Sequence[str | None] = ()
 
     @cached_property
     def fit(self) -> Fit:

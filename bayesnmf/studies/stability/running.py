@@ -61,7 +61,7 @@ class Runs:
     jobs: int
     checkpoint: Checkpoint | None = None
     noise: Noise = POISSON
-    names: Sequence[str] = ()
+    names: Sequence[str | None] = ()
 
     def fit(self, tick: ProgressReport, **changed: Any) -> Fit:
         """Fit with other counts, seed, options or noise, or a checkpoint; `tick` may end it by KeyboardInterrupt."""
