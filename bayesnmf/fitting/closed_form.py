@@ -166,10 +166,8 @@ def run_from_start(
         return Climb(_ascent_of_options(job, problem, devices, rng), problem, state)
 
     def search(done: int, total: int, value: float) -> None:
-        job.report(f"{label}, exchanges of components", done, total, value)
+        job.report(f"{label}, exchanges", done, total, value)
 
-    if isinstance(start, str) and start.endswith("descent"):  # before the first iteration come passes over the counts
-        prepare(0)
     climb = climber(problem, start_state(problem, start, job.rank, rng, prepare))
     found = climb(schedule, show)
     able = ALGORITHMS[options.algorithm or "em"].exchanges and job.counts.rows_held and not devices

@@ -380,6 +380,25 @@ def test_a_start_that_takes_long_is_told_and_can_be_left(options, labels):
             bayesnmf.fit(counts, rank=3, method=method, seed=0, options=options, progress=leave)
 
 
+@pytest.mark.filterwarnings("ignore::bayesnmf.ConvergenceWarning")
+def test_components_with_seeds_tell_of_no_descent():
+    """A bar of a preparation that never ran stayed at its first step."""
+    labels = set()
+    given = {"seeds": {"one": [0, 1], "two": [2]}, "options": VI(start="descent", max_iter=5), "seed": 0}
+    bayesnmf.fit(COUNTS, rank=3, **given, progress=lambda label, *_: labels.add(label))
+    assert labels == {"vi gamma_poisson"}
+
+
+def test_a_label_of_exchanges_fits_in_80_columns():
+    labels = set()
+    options = bayesnmf.Gibbs(chains=1, draws=5, warmup=5)
+    drawn = bayesnmf.simulate(size=(60, 20), rank=4, seed=0).counts
+    with pytest.warns(ConvergenceWarning):
+        bayesnmf.fit(drawn, rank=4, method="gibbs", seed=0, options=options, progress=lambda label, *_: labels.add(label))
+    assert "start by vi gamma_poisson, exchanges" in labels
+    assert max(map(len, labels)) <= 44  # what `progress_bar` has for it
+
+
 def test_kept_strides_hold_no_more_than_their_steps():
     found = bayesnmf.inference.sampling.nuts.run_threads(
         lambda state, length: (state, {"site": np.arange(10.0)}), [None], 3, threading.Event(), lambda _: None

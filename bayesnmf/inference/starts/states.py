@@ -110,9 +110,7 @@ def given_state(problem: Problem, loadings: Given, components: Given) -> State:
 
 
 def _rows_of(given: Given, rows: slice) -> Given:
-    if isinstance(given, Distribution):
-        return given.rows(rows)
-    return rows_of_value(given, rows)
+    return given.rows(rows) if isinstance(given, Distribution) else rows_of_value(given, rows)
 
 
 def is_bare(summary: Any, given: Given) -> bool:
@@ -183,6 +181,8 @@ def _descended_state(problem: Problem, begin: Begin, rank: int, rng: np.random.G
     With small concentrations, each row soon keeps its first components, and these are still poor. Coordinate descent on
     the likelihood alone ([C] alg. 1) first finds better components.
     """
+    if show is not None:
+        show(0)  # passes over the counts come before its first iteration
     flat = flat_problem(completed(problem.counts))
     schedule = Schedule("alternating", sweeps=ALGORITHMS["scd"].sweeps, max_iter=DESCENT)
     fitted = state_after_steps(flat, begin(flat, rank, rng), schedule, regression_steps(flat, schedule, "scd"), show)
