@@ -24,6 +24,7 @@ BESIDE = 1.02  # where names begin, as a fraction of the panel's width
 LONGEST = 15  # letters of a name, as many as an identifier of Ensembl has
 FEWEST = 11  # places for names beside a panel
 LINE, TALLEST = 0.14, 12.0  # inches that a name of this size needs, and of a panel
+AROUND, BELOW = 0.6, 0.3  # inches for the title and the ticks of a panel, and for what is below all panels
 LETTERS = 12  # of 10 points in an inch
 SURE = 0.01  # local false sign rate below which a feature is drawn in colour
 
@@ -47,7 +48,7 @@ def volcano(
     table : DataFrame
         Table of `bayesnmf.markers`, usually of all features (``n=None``), from a fit with a posterior.
     n : int
-        Number of features to name in each panel.
+        Number of features to name in each panel, or as many as fit: about 80 in a figure of its own.
     contrast : {"next", "rest"}
         Comparison with the next best component, or with all others.
     axes : array of Axes, optional
@@ -69,9 +70,14 @@ def volcano(
     components = list(dict.fromkeys(table["component"]))
     shape = grid_shape(len(components), 3.8)
     shape = shape if axes is None else (1, len(components))
-    height = float(np.clip(LINE * min(named, len(table) // len(components)) + 0.6, 3.2, TALLEST))
-    grid, figure = make_panels(shape, (3.8 * shape[1], height * shape[0] + 0.3), figsize, axes)
+    height = float(np.clip(LINE * min(named, len(table) // len(components)) + AROUND, 3.2, TALLEST))
+    grid, figure = make_panels(shape, (3.8 * shape[1], height * shape[0] + BELOW), figsize, axes)
     chosen = hide_spare(grid, len(components))
+    if figure is None:
+        tall = chosen[0].bbox.height / chosen[0].figure.dpi
+    else:
+        tall = (figure.get_figheight() - BELOW) / shape[0] - AROUND
+    named = min(named, round(tall / LINE))
     for ax, component, colour in zip(chosen, components, colours_of(len(components)), strict=True):
         _panel(ax, table[table["component"] == component], contrast, named, colour)
         ax.set_title(shorten(component) if isinstance(component, str) else f"component {component}", fontsize=10)
@@ -94,7 +100,9 @@ def _panel(ax: Axes, part: pd.DataFrame, contrast: str, named: int, colour: Any)
     ax.set_yscale("symlog", linthresh=1)
     ax.set_ylim(bottom=0)
     ax.set_xlim(ax.get_xlim())  # where points are in the panel, lines to them depend on
-    _name(ax, np.argsort(-low, kind="stable")[:named], part["feature"].to_numpy(), (x, y))
+    order = np.argsort(-low, kind="stable")
+    finite = np.isfinite([x, y, low]).all(axis=0)  # others have no place that a line could lead to
+    _name(ax, order[finite[order]][:named], part["feature"].to_numpy(), (x, y))
     ax.tick_params(labelsize=SMALL)
     hide_frame(ax)
 

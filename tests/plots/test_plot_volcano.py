@@ -78,6 +78,35 @@ def test_many_long_names_are_read_beside_the_lines_of_others(n):
     assert faults(axes[0].figure) == []
 
 
+def changes(names, seed=0):
+    rng = np.random.default_rng(seed)
+    change, width = rng.normal(0, 2.5, len(names)), rng.uniform(0.2, 1, len(names))
+    columns = {"lfc_next": change, "lfc_next_low": change - width, "lfc_next_high": change + width}
+    return pd.DataFrame({"component": 0, "feature": names, **columns, "lfsr_next": 0.0})
+
+
+@pytest.mark.parametrize("drawn_on", ["panels of its own", "a figure of this size", "given axes"])
+def test_no_more_names_are_written_than_fit(drawn_on):
+    """200 names were written on each other."""
+    table = changes([f"GENE{j}" for j in range(300)])
+    given = {"axes": plt.figure(figsize=(5, 5)).subplots()} if drawn_on == "given axes" else {}
+    given |= {"figsize": (5, 6)} if drawn_on == "a figure of this size" else {}
+    (ax,) = plots.volcano(table, 200, **given)
+    assert (75 if not given else 25) < len(ax.texts) < (85 if not given else 40)
+    assert [each for each in faults(ax.figure) if " over " in each] == []
+
+
+def test_rows_that_are_not_finite_have_no_name():
+    """SciPy refused them as places of an assignment."""
+    table = changes([f"GENE{j}" for j in range(30)])
+    table.loc[0, ["lfc_next", "lfc_next_low"]] = np.inf
+    table.loc[1, ["lfc_next_low", "lfc_next_high"]] = np.nan  # no standard deviation
+    table.loc[2, "lfc_next"] = -np.inf
+    (ax,) = plots.volcano(table, 30)
+    ax.figure.canvas.draw()
+    assert {text.get_text() for text in ax.texts} == {f"GENE{j}" for j in range(3, 30)}
+
+
 def test_given_axes_are_used():
     given = plt.subplots(1, 3)[1]
     assert all(plots.volcano(table_of(), axes=given) == given)
