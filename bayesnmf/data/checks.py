@@ -157,7 +157,7 @@ def same_counts(one: Any, other: Any) -> bool:
     ))  # fmt: skip
 
 
-def check_may_have_nan(counts: Any) -> None:
+def check_may_have_nan(counts: Any, found: str) -> None:
     """Refuse counts in a form whose NaN is not looked for."""
     if (
         hasattr(counts, "obs_names")
@@ -167,8 +167,8 @@ def check_may_have_nan(counts: Any) -> None:
         or hasattr(counts, "__fspath__")
     ):
         raise TypeError(
-            f"missing='nan' needs an array, a table or a sparse matrix: found {type(counts).__name__}; give the "
-            "values, or the missing entries as missing="
+            f"missing='nan' needs an array, a table or a sparse matrix: found {found}; give the values, or the "
+            "missing entries as missing="
         )
 
 

@@ -22,13 +22,13 @@ def without_missing(counts: Any, missing: Any = None) -> tuple[Any, csr_array | 
 
     Masked arrays say it by their mask; NaN does with missing="nan". Other counts stay as they are.
     """
-    counts = counts_within(counts, "counts")
+    given, counts = counts, counts_within(counts, "counts")
     if isinstance(counts, np.ma.MaskedArray):
         pattern = as_pattern(np.ma.getmaskarray(counts)) if counts.ndim == 2 else None
         return counts.filled(0), pattern
     if not (isinstance(missing, str) and missing == "nan"):
         return counts, None
-    check_may_have_nan(counts)
+    check_may_have_nan(counts, type(given).__name__)
     if hasattr(counts, "tocoo"):
         found = counts.tocoo(copy=True)
         entries = np.isnan(found.data)

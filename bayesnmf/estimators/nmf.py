@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayesnmf.assessment.scoring import MOST_SCORE_DRAWS, SCORE_DRAWS, background, for_thinned, score
-from bayesnmf.data.annotated import is_annotated
+from bayesnmf.data.annotated import counts_within, is_annotated
 from bayesnmf.data.blocks.opening import as_table, features_of, may_be_on_disk, open_counts
 from bayesnmf.data.checks import check_complete, check_missing_word
 from bayesnmf.data.conversion import check_in_memory, check_unmasked, convert, warn_of_all
@@ -128,9 +128,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         `covariates` and `batch` of the rows are those of `bayesnmf.fit`, and can be routed as metadata; so are errors.
         """
-        return self._fitted(self._counts(X, reset=True), covariates, batch)
-
-    def _fitted(self, counts: Counts, covariates: Any, batch: Any) -> Self:
+        counts = self._counts(X, reset=True)
         options = options_of(self, counts.dtype.name)
         for name in ("_stream", "_block"):
             self.__dict__.pop(name, None)
@@ -143,8 +141,12 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     def fit_transform(self, X: Any, y: Any = None, covariates: Any = None, batch: Any = None) -> Array:
         """Fit the model to counts X, and return ``transform(X)``; y is ignored."""
-        counts = self._counts(X, reset=True)  # once, since what it warns of should be told once
-        return self._fitted(counts, covariates, batch)._loadings(counts, covariates, batch)
+        given = {name: value for name, value in (("covariates", covariates), ("batch", batch)) if value is not None}
+        self._converted: list[Any] = [X]  # once, since what is warned of should be told once
+        try:
+            return self.fit(X, *([] if y is None else [y]), **given).transform(X, **given)
+        finally:
+            del self._converted
 
     @available_if(lambda self: self.method == "vi")
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -172,10 +174,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         After a fit with covariates or batches, those of these rows are needed.
         """
-        return self._loadings(self._counts(X), covariates, batch)
-
-    def _loadings(self, counts: Counts, covariates: Any, batch: Any) -> Array:
-        found = self._projected(counts, covariates=covariates, batch=batch)
+        found = self._projected(self._counts(X), covariates=covariates, batch=batch)
         warn_of_empty_rows(found.counts)
         return found.loadings
 
@@ -246,15 +245,26 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         return self.n_components_
 
     def _counts(self, X: Any, reset: bool = False) -> Counts:
+        """Return the counts of X; inside `fit_transform`, those of its own X are converted once."""
+        is_own = "_converted" in vars(self) and X is self._converted[0]
+        if is_own and not reset and len(self._converted) > 1:
+            return self._converted[1]
+        counts = self._read(X, reset)
+        if is_own:
+            self._converted = [X, counts]
+        return counts
+
+    def _read(self, X: Any, reset: bool) -> Counts:
         if not reset:
             check_is_fitted(self)
+        is_made = isinstance(counts_within(X, "X"), Counts)
         check_one_matrix(X)
         check_unmasked(X, "X")
         check_no_texts(X, "X")
         is_told = is_annotated(X)  # by what makes a table of it
         X, lost = without_missing(as_table(X), check_missing_word(self.missing))
-        if may_be_on_disk(X):
-            counts = open_counts(X, "float64")
+        if is_made or may_be_on_disk(X):
+            counts = open_counts(X, X.dtype if is_made else "float64")
             validate_data(self, features_of(counts), reset=reset, skip_check_array=True)
             return self._in_order(with_missing(counts, None, missing=self.missing), reset)
         labels = split_labels(X)

@@ -273,3 +273,67 @@ def test_what_is_not_fitted_is_refused():
     for name in ("transform", "score", "perplexity", "inverse_transform"):
         with pytest.raises(ValueError, match="not fitted"):
             getattr(BayesNMF(), name)(DENSE)
+
+
+# --- what subclasses have of their own --------------------------------------------------------------------
+
+
+class Shares(BayesNMF):
+    """Loadings as shares of each row."""
+
+    def transform(self, X):
+        found = super().transform(X)
+        return found / found.sum(axis=1, keepdims=True)
+
+
+class Halves(BayesNMF):
+    """A fit to every other row."""
+
+    def fit(self, X):
+        return super().fit(X[::2])
+
+
+def test_subclasses_have_their_own_fit_and_transform_in_fit_transform():
+    """`fit_transform` passed by both."""
+    shares, halves = Shares(3, **QUICK), Halves(3, **QUICK)
+    np.testing.assert_allclose(shares.fit_transform(DENSE).sum(axis=1), 1.0)
+    assert halves.fit_transform(DENSE).shape == (40, 3)
+    np.testing.assert_array_equal(halves.components_, BayesNMF(3, **QUICK).fit(DENSE[::2]).components_)
+    kept = vars(halves).keys()
+    with pytest.raises(ValueError, match="nonnegative|Negative"):
+        halves.fit_transform(-DENSE)
+    assert vars(halves).keys() == kept
+
+
+# --- counts that the library has made ---------------------------------------------------------------------
+
+
+def test_counts_of_the_library_are_read_with_their_labels():
+    """They were scalars to scikit-learn."""
+    named = bayesnmf.as_counts(pd.DataFrame(DENSE, [f"s{i}" for i in range(40)], [f"f{j}" for j in range(12)]))
+    table = bayesnmf.datasets.RealCounts(named, pd.DataFrame(index=range(40)), pd.DataFrame(index=range(12)))
+    wanted = BayesNMF(3, **QUICK).fit(DENSE)
+    for given in (named, table):
+        estimator = BayesNMF(3, **QUICK).fit(given)
+        np.testing.assert_array_equal(estimator.components_, wanted.components_)
+        np.testing.assert_array_equal(estimator.transform(given), wanted.transform(DENSE))
+        np.testing.assert_array_equal(estimator.fit_transform(given), wanted.transform(DENSE))
+        assert list(estimator.feature_names_in_) == list(named.feature_names)
+        assert list(estimator.fit_.row_names) == list(named.row_names)
+    assert BayesNMF(3, random_state=0).partial_fit(table).n_features_in_ == 12
+    single = BayesNMF(3, method="map", random_state=0).fit(bayesnmf.as_counts(DENSE, dtype="float32"))
+    assert single.components_.dtype == np.float32
+
+
+def test_what_only_has_counts_is_told_to_give_them():
+    estimator = BayesNMF(3, **QUICK).fit(DENSE)
+    for given in (DRAWN, estimator.fit_):
+        for call in (estimator.fit, estimator.transform, estimator.partial_fit, estimator.fit_transform):
+            with pytest.raises(
+                TypeError, match=rf"^X must be counts themselves: found {type(given).__name__}.*\.counts$"
+            ):
+                call(given)
+    table = bayesnmf.datasets.RealCounts(DRAWN.counts, pd.DataFrame(), pd.DataFrame())
+    for call in (BayesNMF(3, missing="nan").fit, lambda x: bayesnmf.fit(x, rank=3, missing="nan")):
+        with pytest.raises(TypeError, match="found RealCounts; give the values"):
+            call(table)

@@ -394,7 +394,9 @@ def test_a_label_of_exchanges_fits_in_80_columns():
     options = bayesnmf.Gibbs(chains=1, draws=5, warmup=5)
     drawn = bayesnmf.simulate(size=(60, 20), rank=4, seed=0).counts
     with pytest.warns(ConvergenceWarning):
-        bayesnmf.fit(drawn, rank=4, method="gibbs", seed=0, options=options, progress=lambda label, *_: labels.add(label))
+        bayesnmf.fit(
+            drawn, rank=4, method="gibbs", seed=0, options=options, progress=lambda label, *_: labels.add(label)
+        )
     assert "start by vi gamma_poisson, exchanges" in labels
     assert max(map(len, labels)) <= 44  # what `progress_bar` has for it
 
