@@ -299,10 +299,10 @@ def test_subclasses_have_their_own_fit_and_transform_in_fit_transform():
     np.testing.assert_allclose(shares.fit_transform(DENSE).sum(axis=1), 1.0)
     assert halves.fit_transform(DENSE).shape == (40, 3)
     np.testing.assert_array_equal(halves.components_, BayesNMF(3, **QUICK).fit(DENSE[::2]).components_)
-    kept = vars(halves).keys()
-    with pytest.raises(ValueError, match="nonnegative|Negative"):
+    kept = set(vars(halves))
+    with pytest.raises(ValueError, match="Negative values"):
         halves.fit_transform(-DENSE)
-    assert vars(halves).keys() == kept
+    assert set(vars(halves)) == kept
 
 
 # --- counts that the library has made ---------------------------------------------------------------------
