@@ -77,7 +77,7 @@ def volcano(
         tall = chosen[0].bbox.height / chosen[0].figure.dpi
     else:
         tall = (figure.get_figheight() - BELOW) / shape[0] - AROUND
-    named = min(named, round(tall / LINE))
+    named = min(named, max(round(tall / LINE), 1))
     for ax, component, colour in zip(chosen, components, colours_of(len(components)), strict=True):
         _panel(ax, table[table["component"] == component], contrast, named, colour)
         ax.set_title(shorten(component) if isinstance(component, str) else f"component {component}", fontsize=10)
