@@ -314,3 +314,13 @@ def test_known_components_may_have_zeros():
     known /= known.sum(axis=1, keepdims=True)
     assert (known == 0).any()
     np.testing.assert_allclose(fit(known).components[:2], known)
+
+
+@quiet
+@pytest.mark.parametrize("algorithm", ["allocations", "marginal"])
+def test_chains_of_rates_of_features_run_with_all_components_known(algorithm):
+    """Rates that no free component says anything of are drawn from their prior."""
+    options = Gibbs(start="random", algorithm=algorithm, **FEW)
+    found = fit(KNOWN, "hierarchical_poisson", "gibbs", rank=len(KNOWN), options=options)
+    np.testing.assert_allclose(found.components, KNOWN, rtol=1e-12)
+    np.testing.assert_allclose(found.loadings.sum(), COUNTS.sum(), rtol=0.02)
