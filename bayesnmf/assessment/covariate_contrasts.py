@@ -1,8 +1,9 @@
 """Contrasts between the levels of a covariate of a fit, adjusted for its other covariates.
 
-Every row is given each level in turn, and keeps its other covariates. The average of its linear predictors is the log
-scale of loadings, and that of its expected shares the scale of shares: both are read from the same draws of the effects
-(`bayesnmf.results.effects`), and shares by prediction cannot leave [0, 1].
+Every row is given each level in turn, and keeps its other covariates. The average of its linear predictors, of draws of
+the effects (`bayesnmf.results.effects`), is the log scale of loadings. The average of its mean shares, from a regression
+of the shares of rows (`bayesnmf.results.mean_shares`), is the scale of shares: it is not that of the effects, as a prior
+of another shape than the loadings would have other means than they.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from bayesnmf.assessment.checks import check_contrast_weights
 from bayesnmf.data.covariates.checks import check_is_covariate
 from bayesnmf.data.covariates.coding import Coding
 from bayesnmf.data.covariates.reading import design_of, frame_of_design
-from bayesnmf.results.effects import SCALES, EffectsDrawn, drawn_effects, expected_shares, prior_with_effects
+from bayesnmf.results.effects import (
+    SCALE_OF_SHARES,
+    SCALES,
+    EffectsDrawn,
+    drawn_effects,
+    mean_shares_of,
+    prior_with_effects,
+    told_of_mean_shares,
+)
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
 
@@ -51,17 +60,32 @@ def covariate_contrasts(
     weights = check_contrast_weights(contrasts or _plain(levels, name in coding.levels), list(levels))
     drawn = _chosen(drawn_effects(fit), *chosen)
     designs = [design_of(coding, frame.assign(**{name: level}), fit.row_names) for level in levels.values()]
-    pairs = zip(*(_means(drawn.draws, design) for design in designs), strict=True)
-    shares, logs = (np.stack(each, axis=1) for each in pairs)
-    values = {"difference": shares, "lfc": np.log2(shares), "effect": logs}
-    parts = [
-        pd.DataFrame({"contrast": label, "component": fit.component_labels, **_described(values, weight, tail)})
-        for label, weight in weights.items()
-    ]
+    effects = np.stack([np.einsum("p,spk->sk", design.mean(axis=0), drawn.draws) for design in designs], axis=1)
+    shares, standard = mean_shares_of(fit, *chosen), [coding.standardised(design) for design in designs]
+    parts = []
+    for label, weight in weights.items():
+        used = np.flatnonzero(weight)
+        given, most = ([standard[level] for level in used], weight[used]), np.abs(weight).sum() / 2
+        difference = shares.contrast(*given)
+        columns = _columns("difference", difference.limits(tail, -most, most))
+        columns |= _columns("lfc", shares.contrast(*given, logarithms=True).limits(tail, -np.inf, np.inf))
+        moved = np.einsum("l,slk->sk", weight, effects)
+        columns |= _columns("effect", (moved.mean(axis=0), *np.quantile(moved, [tail, 1 - tail], axis=0)))
+        columns["lfsr"] = difference.false_sign_rate()
+        columns["effect_lfsr"] = np.minimum((moved >= 0).mean(axis=0), (moved <= 0).mean(axis=0))
+        parts.append(pd.DataFrame({"contrast": label, "component": fit.component_labels, **columns}))
     table = pd.concat(parts, ignore_index=True)
-    scale = f"difference, lfc: expected shares, by prediction; effect, lfsr: {SCALES[prior.support]}"
-    table.attrs |= {"intervals": drawn.source, "cautions": drawn.cautions, "scale": scale}
+    told = told_of_mean_shares(fit)
+    scale = f"difference, lfc, lfsr: {SCALE_OF_SHARES}; effect, effect_lfsr: {SCALES[prior.support]}"
+    table.attrs |= {"intervals": told["intervals"], "scale": scale}
+    if drawn.source != told["intervals"]:
+        table.attrs["intervals"] += f"; of effects: {drawn.source.removeprefix('intervals: ')}"
+    table.attrs["cautions"] = list(dict.fromkeys([*told["cautions"], *drawn.cautions]))
     return table
+
+
+def _columns(name: str, values: tuple[Array, Array, Array]) -> dict[str, Array]:
+    return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
 
 
 def _levels(coding: Coding, name: str, frame: Any) -> dict[str, Any]:
@@ -77,24 +101,8 @@ def _plain(levels: dict[str, Any], categories: bool) -> dict[str, dict[str, floa
     return {f"{level} - {first}" if categories else level: {level: 1.0, first: -1.0} for level in others}
 
 
-def _described(values: dict[str, Array], weight: Array, tail: float) -> dict[str, Array]:
-    """Return the columns of one contrast, (K,) each, given draws of what is compared, (draws, levels, K)."""
-    columns: dict[str, Array] = {}
-    for column, value in values.items():
-        found = np.einsum("l,slk->sk", weight, value)
-        low, high = np.quantile(found, [tail, 1 - tail], axis=0)
-        columns |= {column: found.mean(axis=0), f"{column}_low": low, f"{column}_high": high}
-    return columns | {"lfsr": np.minimum((found >= 0).mean(axis=0), (found <= 0).mean(axis=0))}
-
-
 def _chosen(drawn: EffectsDrawn, draws: int, seed: int) -> EffectsDrawn:
     """Return at most so many of the draws."""
     if draws >= len(drawn.draws):
         return drawn
     return drawn._replace(draws=drawn.draws[np.random.default_rng(seed).choice(len(drawn.draws), draws, replace=False)])
-
-
-def _means(effects: Array, design: Array) -> tuple[Array, Array]:
-    """Return means over rows of expected shares and of linear predictors, (draws, K) each."""
-    shares = np.stack([expected_shares(design @ each).mean(axis=0) for each in effects])
-    return shares, np.einsum("p,spk->sk", design.mean(axis=0), effects)

@@ -36,7 +36,6 @@ import numpy as np
 
 from bayesnmf.assessment.covariate_contrasts import covariate_contrasts
 from bayesnmf.assessment.group_design import Design, design_of
-from bayesnmf.assessment.unbiased_shares import unbiased_shares
 from bayesnmf.checks import check_count, check_flag, check_fraction
 from bayesnmf.data.batches import warn_of_confounding
 from bayesnmf.data.covariates.checks import check_is_population
@@ -45,6 +44,7 @@ from bayesnmf.results.checks import check_fit, check_replicates
 from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, source_of_intervals
 from bayesnmf.results.markers import SMALLEST
 from bayesnmf.results.record import FitRecord, iterate_draws
+from bayesnmf.results.unbiased_shares import unbiased_shares, warn_of_shares
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -143,7 +143,9 @@ def group_contrasts(
     check_replicates(*design, population)
     warn_of_confounding(fit.counts.batch, design.groups, design.members)
     drawn = collect(_shares_of_draws(fit := for_intervals(fit), number, seed), design.members)
-    shares = drawn._replace(mean=unbiased_shares(fit, design.groups, design.members)) if population else drawn
+    shares = drawn._replace(mean=unbiased_shares(fit)) if population else drawn
+    if population:
+        warn_of_shares(shares.mean, design.groups, design.members, fit.component_titles)
     return _table(fit, design, shares, np.array([tail, 1 - tail]), seed if population else None)
 
 

@@ -61,7 +61,7 @@ def gamma_effects(start: Array, design: Array, weights: Array, shape: Array, pre
         bend = np.einsum("ip,ik,iq->kpq", design, left, design, optimize=True) + np.diagflat(precision)
         return np.linalg.solve(bend, slope.T[:, :, None])[:, :, 0].T
 
-    return _climbed(start, height, step)
+    return climbed(start, height, step)
 
 
 def dirichlet_effects(start: Array, design: Array, expected_log: Array, base: Array, precision: Array) -> Array:
@@ -88,10 +88,10 @@ def dirichlet_effects(start: Array, design: Array, expected_log: Array, base: Ar
             bend[at, at] += own[k] + np.diagflat(precision)
         return np.linalg.solve(bend, slope.T.ravel()).reshape(rank, p).T
 
-    return _climbed(start, height, step)
+    return climbed(start, height, step)
 
 
-def _climbed(start: Array, height: Callable[[Array], Array], step: Callable[[Array], Array]) -> Array:
+def climbed(start: Array, height: Callable[[Array], Array], step: Callable[[Array], Array]) -> Array:
     """Return where steps lead from `start`, each halved until no height falls; there is one height, or one a column."""
     here, now = np.asarray(start, np.float64), height(start)
     for _ in range(MOST_STEPS):
@@ -135,5 +135,5 @@ def gamma_shapes(shape: Array, given: Array, eta: Array, ratio: Array, expected_
         slope, bend = slope - (log_a - np.log(given)) / SHAPE_SD**2, bend - 1 / SHAPE_SD**2
         return np.where(bend < 0, np.clip(-slope / np.minimum(bend, -1e-12), -1, 1), np.sign(slope))
 
-    found = _climbed(np.log(shape), lambda log_a: height(np.exp(log_a))[0], step)
+    found = climbed(np.log(shape), lambda log_a: height(np.exp(log_a))[0], step)
     return np.asarray(np.exp(np.clip(found, np.log(LEAST_SHAPE), np.log(MOST_SHAPE))))

@@ -1,4 +1,4 @@
-"""The effects of covariates on loadings, and the shares of components that they predict, with intervals.
+"""The effects of covariates on loadings, and the mean shares of components at covariates, with intervals.
 
 Effects are on the log scale of loadings, in the units of the covariates: of the mean of a Gamma loading, or of the
 concentration of a proportion. The intercept is the logarithm of the counts of a component that are expected of a row
@@ -38,6 +38,7 @@ from bayesnmf.priors.specification import PARAMETER, stated_components
 from bayesnmf.priors.values import component_sums
 from bayesnmf.results.estimates import evenly_spaced
 from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, kind_of_intervals, source_of_intervals
+from bayesnmf.results.mean_shares import MeanShares, mean_shares
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
 
@@ -46,9 +47,12 @@ if TYPE_CHECKING:
 
 NORMAL_DRAWS = 4000
 FIRST_SWEEPS = 20  # over the effects given the first draw of the loadings; one for each draw after it
+SHARE_DRAWS = 400  # of the components, for what mean shares do not know of them
 SPREAD = 1.5  # times the variance of a Gamma from which on there is a caution
 STREAM = 4  # of random numbers, beside those of the fit with the same seed
 LAPLACE = "intervals: Laplace, of the curvature of the marginal likelihood; too narrow where components share features"
+SCALE_OF_SHARES = "mean shares of rows with these covariates"
+PULLED = "shares of rows with missing entries are posterior ones, which the prior pulls towards its own means"
 SCALES = {
     "positive": "log scale of loadings",
     "simplex": "log scale of concentrations of loadings",
@@ -83,19 +87,34 @@ def effects(fit: FitRecord, interval: float = 0.9) -> pd.DataFrame:
 
 
 def predicted_shares(fit: FitRecord, covariates: Any, interval: float = 0.9) -> pd.DataFrame:
-    """Return expected shares of the components at given covariates; see `bayesnmf.Fit.predicted_shares`."""
+    """Return mean shares of the components at given covariates; see `bayesnmf.Fit.predicted_shares`."""
     import pandas as pd
 
-    tail, prior = (1 - check_fraction(interval, "interval")) / 2, prior_with_effects(fit)
-    names = names_of_rows(covariates)
-    design, found = design_of(Coding.of_text(prior.coding), covariates, names), drawn_effects(fit)
-    shares = np.stack([expected_shares(design @ each) for each in found.draws])
-    low, high = np.quantile(shares, [tail, 1 - tail], axis=0)
-    columns = {"share": shares.mean(axis=0), "low": low, "high": high}
+    tail = (1 - check_fraction(interval, "interval")) / 2
+    names, coding = names_of_rows(covariates), Coding.of_text(prior_with_effects(fit).coding)
+    design, found = design_of(coding, covariates, names), mean_shares_of(fit, SHARE_DRAWS, fit.seed)
+    values = found.at(coding.standardised(design)).limits(tail, 0.0, 1.0)
     labels = pd.MultiIndex.from_product([names, fit.component_labels], names=["row", "component"])
-    table = pd.DataFrame({name: values.ravel() for name, values in columns.items()}, labels)
-    table.attrs |= {"scale": "expected shares", "intervals": found.source, "cautions": found.cautions}
+    columns = zip(("share", "low", "high"), values, strict=True)
+    table = pd.DataFrame({name: each.ravel() for name, each in columns}, labels)
+    table.attrs |= {"scale": SCALE_OF_SHARES, **told_of_mean_shares(fit)}
     return table
+
+
+def mean_shares_of(fit: FitRecord, draws: int, seed: int) -> MeanShares:
+    """Return the mean shares of a fit with covariates, from its rows."""
+    _check_whole(fit)
+    return mean_shares(for_intervals(fit), prior_with_effects(fit).design, draws, seed)
+
+
+def told_of_mean_shares(fit: FitRecord) -> dict[str, Any]:
+    """Return what the intervals of mean shares are, and cautions of them, for `attrs` of tables."""
+    read = for_intervals(fit)
+    told = source_of_intervals(read) or "intervals: variation between rows alone"
+    cautions = cautions_of_intervals(read)
+    if fit.counts.mask is not None:
+        cautions = [*cautions, PULLED]
+    return {"intervals": told, "cautions": cautions}
 
 
 def prior_with_effects(fit: FitRecord) -> LogLinear:
@@ -113,7 +132,7 @@ def drawn_effects(fit: FitRecord) -> EffectsDrawn:
     if chains is not None:
         draws = chains.reshape(-1, *chains.shape[2:])
         return EffectsDrawn(draws, draws.mean(axis=0), "intervals: draws of the posterior", cautions_of_spread(fit))
-    check_of_all(fit, "effects of covariates, unless a chain has drawn them,")  # its rows alone would say less
+    _check_whole(fit)
     read, wide = for_intervals(fit), cautions_of_spread(fit)
     drawn: Any = read.estimate
     if drawn.kind == "draws" and kind_of_intervals(read) != "bootstrap":
@@ -122,6 +141,12 @@ def drawn_effects(fit: FitRecord) -> EffectsDrawn:
         return EffectsDrawn(found, found.mean(axis=0), source_of_intervals(read), [*cautions_of_intervals(read), *wide])
     found = in_units(fit, _normal_draws(fit, prior), fit.components[None])
     return EffectsDrawn(found, in_units(fit, prior.effects[None], fit.components[None])[0], LAPLACE, [LAPLACE, *wide])
+
+
+def _check_whole(fit: FitRecord) -> None:
+    """Refuse one of several matrices whose effects no chain has drawn: its rows alone would say less."""
+    if EFFECTS not in (fit.statistics or {}):
+        check_of_all(fit, "effects of covariates, unless a chain has drawn them,")
 
 
 def has_effects_to_show(fit: FitRecord) -> bool:
@@ -188,12 +213,6 @@ def in_units(fit: FitRecord, effects: Array, components: Array) -> Array:
     if prior.support == "positive":
         found[..., 0, :] += np.log(component_sums(fit.counts.exposed_components(components.astype(np.float64))))
     return found
-
-
-def expected_shares(eta: Array) -> Array:
-    """Return shares of expected counts, or expected shares, given linear predictors (rows, K)."""
-    weights = np.exp(eta - eta.max(axis=1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def _given_draws(prior: LogLinear, loadings: Array, seed: int) -> Array:

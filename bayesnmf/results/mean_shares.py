@@ -1,0 +1,240 @@
+"""Mean shares of the components at covariates: a regression of the shares of the rows, and not a reading of the prior.
+
+A prior with effects has means, too, but they are those of the rows only where loadings vary as the prior says: effects
+on concentrations are fitted to logarithms of shares, so that a topic that few texts have, and these for the most part,
+has a mean of the prior that is several times too small. So the mean share of component k at covariates x is
+
+    m_k(x) = exp(x'b_k) / Σ_l exp(x'b_l),    Σ_i x_i (s_ik − m_k(x_i)) = 0 for all k,
+
+a fractional regression (Papke & Wooldridge 1996), whose equations hold whatever the distribution of the shares s_i is.
+Under a formula of one category, m is the mean of the rows of each level. Two kinds of shares of rows are used. The
+posterior ones, which are positive, give b; but the prior pulls them, the more so the fewer counts a row has.
+Least-squares estimates (`bayesnmf.results.unbiased_shares`) are not pulled, and have no bounds; one step of Newton's
+method leads from the first to the solution for these, and is exact for means of levels. Where entries are missing there
+are no such estimates, and posterior shares are used alone.
+
+Intervals have two sources, as those of `bayesnmf.group_contrasts`. Rows vary around their mean, which the residuals tell
+(White's covariance with the correction HC2; for groups, the squared standard error of a mean). And the components, which
+the shares of all rows depend on, are known up to their posterior. Limits are quantiles of Student's t, with the degrees
+of freedom of Satterthwaite for the first source; for the mean of n rows there are n − 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import log_softmax, softmax
+from scipy.stats import t as student
+
+from bayesnmf.priors.effects import climbed
+from bayesnmf.priors.values import component_sums, rows_to_shares
+from bayesnmf.results.batches import iterate_factors
+from bayesnmf.results.markers import SMALLEST
+from bayesnmf.results.record import FitRecord
+from bayesnmf.results.unbiased_shares import profiles_of, unbiased_shares, weights_of_features
+from bayesnmf.types import Array
+
+EVEN = 1e-3  # of equal shares in those that give b, whose information is then well known; the step takes it out again
+RIDGE = 1e-9  # of the mean of the information, for coefficients that the rows do not tell
+ALONE = 1e-9  # 1 − leverage of a row whose mean no other row tells
+AT_ONCE = 2**24  # numbers in memory
+
+
+class Described(NamedTuple):
+    """An estimate of each component, its standard error and degrees of freedom, of the same shape."""
+
+    value: Array
+    error: Array
+    freedom: Array
+
+    def limits(self, tail: float, least: float, most: float) -> tuple[Array, Array, Array]:
+        """Return the value and the limits of its interval within bounds, which are the limits if one row is all."""
+        known = self.freedom > 0
+        far = student.isf(tail, np.where(known, self.freedom, 1.0)) * self.error
+        low, high = np.where(known, self.value - far, least), np.where(known, self.value + far, most)
+        value, low, high = (np.clip(each, least, most) for each in (self.value, low, high))
+        return value, low, high
+
+    def false_sign_rate(self) -> Array:
+        """Return the smaller of the probabilities that it is at least 0 and that it is at most 0."""
+        known = self.freedom > 0
+        ratio = np.abs(self.value) / np.maximum(self.error, np.finfo(np.float64).tiny)
+        return np.where(known, student.sf(ratio, np.where(known, self.freedom, 1.0)), 0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class MeanShares:
+    """Mean shares of the components at covariates.
+
+    Attributes
+    ----------
+    coefficients : ndarray (p, K)
+        Coefficients b of a standardised design, of posterior shares of the rows.
+    move : ndarray (K, p)
+        The step to those of least-squares estimates.
+    between, shared : ndarray (K p, K p)
+        Covariances of the coefficients: of the variation between rows, and of what is not known of the components.
+    design : ndarray (n, p)
+        Standardised design of the rows that have counts.
+    """
+
+    coefficients: Array
+    move: Array
+    between: Array
+    shared: Array
+    design: Array
+
+    def at(self, design: Array) -> Described:
+        """Return the mean shares at each row of a standardised design, (rows, K)."""
+        rows, place = np.unique(design, axis=0, return_inverse=True)
+        each = [self._described(*self._mean(row[None]), row) for row in rows]
+        return Described(*(np.stack(parts)[place.ravel()] for parts in zip(*each, strict=True)))
+
+    def contrast(self, designs: list[Array], weights: Array, logarithms: bool = False) -> Described:
+        """Return Σ_l w_l of the means over rows of designs (n, p) of mean shares, or of their logarithms to base 2.
+
+        A mean below its standard error counts as that in a logarithm.
+        """
+        value, gradient, direction = np.zeros(1), np.zeros(1), np.zeros(1)
+        for design, weight in zip(designs, weights, strict=True):
+            (mean, slope), at = self._mean(design), design.mean(axis=0)
+            if logarithms:
+                above = np.maximum(mean, np.maximum(self._described(mean, slope, at).error, SMALLEST))
+                mean, slope = np.log2(above), slope / (above * np.log(2))[:, None, None]
+            value, gradient, direction = value + weight * mean, gradient + weight * slope, direction + weight * at
+        return self._described(value, gradient, direction)
+
+    @cached_property
+    def _inverse(self) -> Array:
+        return np.asarray(np.linalg.pinv(self.design.T @ self.design, hermitian=True))
+
+    def _mean(self, design: Array) -> tuple[Array, Array]:
+        """Return the mean over rows of a standardised design of mean shares, (K,), and its derivative (K, K, p)."""
+        shares = softmax(design @ self.coefficients, axis=1)
+        every, number = np.arange(len(self.move)), len(design)
+        gradient = -(shares.T @ _scores(design, shares)).reshape(len(every), *self.move.shape)
+        gradient[every, every] += shares.T @ design
+        return shares.mean(axis=0) + np.einsum("klp,lp->k", gradient, self.move) / number, gradient / number
+
+    def _described(self, value: Array, gradient: Array, direction: Array) -> Described:
+        """Return an estimate (K,) with this derivative (K, K, p), of a mean at the design `direction` (p,)."""
+        flat = gradient.reshape(len(gradient), -1)
+        between, shared = (np.maximum(((flat @ each) * flat).sum(axis=1), 0.0) for each in (self.between, self.shared))
+        squares = (self.design @ (self._inverse @ direction)) ** 2
+        rows = squares.sum() ** 2 / (squares**2).sum()  # that the estimate is a mean of
+        freedom = rows - 1 if rows > 1 + ALONE else 0.0
+        of_rows = np.divide(between, between + shared, out=np.ones_like(between), where=between > 0)
+        return Described(value, np.sqrt(between + shared), freedom / of_rows**2)
+
+
+def mean_shares(fit: FitRecord, design: Array, draws: int, seed: int) -> MeanShares:
+    """Return mean shares of a fit, of `for_intervals`, as a function of covariates.
+
+    Parameters
+    ----------
+    fit : Fit
+    design : ndarray (n, p)
+        Standardised design of its rows; those without counts are left out.
+    draws, seed : int
+        Most draws that say what is not known of the components, and their seed.
+    """
+    kept, complete = np.flatnonzero(fit.counts.row_totals > 0), fit.counts.mask is None
+    posterior = _posterior_shares(fit, fit.loadings, fit.components)[kept]
+    shares, design = unbiased_shares(fit)[kept] if complete else posterior, design[kept]
+    rank = posterior.shape[1]
+    start = (1 - EVEN) * posterior + EVEN / rank
+    coefficients, information = _fractional(design, start)
+    inverse = np.linalg.inv(information)
+    move = (inverse @ ((shares - start).T @ design).ravel()).reshape(rank, -1)
+    fitted, along = softmax(design @ coefficients, axis=1), design @ move.T
+    residuals = shares - fitted * (1 + along - (fitted * along).sum(axis=1, keepdims=True))
+    left = 1 - ((design @ np.linalg.pinv(design.T @ design, hermitian=True)) * design).sum(axis=1)
+    residuals *= np.where(left > ALONE, np.maximum(left, ALONE) ** -0.5, 0.0)[:, None]
+    between, step = np.zeros_like(inverse), max(AT_ONCE // len(inverse), 1)
+    for first in range(0, len(design), step):
+        scores = _scores(design[first : first + step], residuals[first : first + step])
+        between += scores.T @ scores
+    drawn = (_sums_given_components if complete else _sums_of_posterior)(fit, design, kept, draws, seed)
+    shared = np.cov(drawn, rowvar=False).reshape(between.shape) if len(drawn) > 1 else np.zeros_like(between)
+    return MeanShares(coefficients, move, *(inverse @ each @ inverse for each in (between, shared)), design)
+
+
+def _posterior_shares(fit: FitRecord, loadings: Array, components: Array) -> Array:
+    """Return the shares of the components in the rows, given both sides."""
+    sums = component_sums(fit.counts.exposed_components(components.astype(np.float64)))
+    expected = loadings.astype(np.float64) * sums
+    return rows_to_shares(expected, expected.sum(axis=1))
+
+
+def _scores(design: Array, values: Array) -> Array:
+    """Return the products of values (n, K) and a design (n, p), (n, K p)."""
+    return np.asarray(values[:, :, None] * design[:, None, :]).reshape(len(design), -1)
+
+
+def _fractional(design: Array, shares: Array) -> tuple[Array, Array]:
+    """Return coefficients (p, K) with Σ_i x_i (s_i − m(x_i)) = 0, and the information at them, (K p, K p).
+
+    The equations leave the sum of the coefficients over components free, which is 0; the information is that of
+    contrasts of components, and in their sum that of the design.
+    """
+    rows, place = np.unique(design, axis=0, return_inverse=True)
+    times = np.bincount(place.ravel()).astype(np.float64)[:, None]
+    sums = np.stack([np.bincount(place.ravel(), each, len(rows)) for each in shares.T], axis=1)
+    p, rank = design.shape[1], shares.shape[1]
+    squares = (rows * times).T @ rows
+    ridge = RIDGE * np.trace(squares) / (p * rank)
+
+    def information(coefficients: Array) -> Array:
+        mean = softmax(rows @ coefficients, axis=1)
+        pulled = _scores(rows, mean * np.sqrt(times))
+        found = np.kron(np.full((rank, rank), 1 / rank), squares) - pulled.T @ pulled
+        own = np.einsum("ip,ik,iq->kpq", rows, mean * times, rows, optimize=True)
+        for k in range(rank):
+            at = slice(k * p, (k + 1) * p)
+            found[at, at] += own[k]
+        return np.asarray(found + ridge * np.eye(len(found)))
+
+    def height(coefficients: Array) -> Array:
+        logarithms = log_softmax(rows @ coefficients, axis=1)
+        return np.atleast_1d((sums * logarithms).sum() - ridge * (coefficients**2).sum() / 2)
+
+    def step(coefficients: Array) -> Array:
+        slope = (sums - times * softmax(rows @ coefficients, axis=1)).T @ rows - ridge * coefficients.T
+        return np.linalg.solve(information(coefficients), slope.ravel()).reshape(rank, p).T
+
+    first = np.zeros((p, rank))
+    first[0] = np.log(sums.sum(axis=0) / times.sum())
+    first[0] -= first[0].mean()
+    found = climbed(first, height, step)
+    return found, information(found)
+
+
+def _sums_given_components(fit: FitRecord, design: Array, kept: Array, draws: int, seed: int) -> Array:
+    """Return Σ_i x_i s_i, (draws, K p), of least-squares shares given each draw of the components."""
+    counts = fit.counts
+    scaled = np.zeros((len(counts.row_totals), design.shape[1]))
+    scaled[kept] = design / counts.row_totals[kept, None]
+    codes = np.zeros(len(scaled), np.intp) if fit.batch is None else counts.batch.codes
+    number = 1 if fit.batch is None else len(fit.batch.names)
+    sums = np.zeros((number, design.shape[1], counts.shape[1]))
+    for rows, part in counts.parts():
+        for batch in range(number):
+            sums[batch] += np.asarray(part.matrix.T @ np.where(codes[rows, None] == batch, scaled[rows], 0.0)).T
+    found = []
+    pairs = zip(fit.estimate.iterate_by_rows(fit, draws, seed), iterate_factors(fit, draws, seed), strict=False)
+    for (_, components), factors in pairs:
+        profiles = profiles_of(counts.exposed_components(components))
+        own = profiles[None] if factors is None else profiles * factors[:, None, :]
+        weights = [weights_of_features(each, counts) for each in own]
+        found.append(sum(weight.T @ of_batch.T for weight, of_batch in zip(weights, sums, strict=True)))
+    return np.reshape(found, (len(found), -1))
+
+
+def _sums_of_posterior(fit: FitRecord, design: Array, kept: Array, draws: int, seed: int) -> Array:
+    """Return Σ_i x_i s_i, (draws, K p), of draws of the shares of rows."""
+    drawn = fit.estimate.iterate_by_rows(fit, draws, seed)
+    shares = (_posterior_shares(fit, take(slice(None))[0], components)[kept] for take, components in drawn)
+    return np.array([(each.T @ design).ravel() for each in shares])
