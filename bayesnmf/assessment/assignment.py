@@ -104,7 +104,8 @@ def assign(
     given = catalogue_of(catalogue)
     with progress_context(progress) as report:
         counts, own = without_missing(counts, missing)
-        data = with_missing(check_no_batches(open_counts(counts, "float64", told=report), "assign"), own, None, missing)
+        data = check_no_batches(open_counts(counts, "float64", told=report, missing=missing), "assign")
+        data = with_missing(data, own, None, missing)
         known = check_known_components(in_order_of(data, given, "catalogue"), data.shape[1], PARAMETER, "catalogue")
         known = np.ascontiguousarray(known / known.sum(axis=1, keepdims=True))
         check_assignable(data, known, noise)

@@ -21,6 +21,13 @@ def is_annotated(x: Any) -> bool:
     return all(hasattr(x, attribute) for attribute in ("X", "obs_names", "var_names"))
 
 
+def is_lazy(x: Any) -> bool:
+    """Return whether counts are not in memory: a Dask array, or an AnnData object with such or on disk."""
+    if is_annotated(x):
+        return bool(getattr(x, "isbacked", False)) or is_lazy(getattr(x, "X", None))
+    return hasattr(x, "dask") or hasattr(x, "to_memory")
+
+
 def counts_within(x: Any, name: str) -> Any:
     """Return the counts of a data set of `bayesnmf.datasets.real`, or what is given; refuse others that have counts."""
     own = getattr(x, "counts", None)

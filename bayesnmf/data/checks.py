@@ -10,6 +10,7 @@ import numpy as np
 from bayesnmf.checks import as_numbers, check_choice, check_count, check_positive, is_counted, shown
 from bayesnmf.data.conversion import LARGEST_INTEGER
 from bayesnmf.data.labels import Order, order_of, same_labels
+from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.priors.checks import check_length_of_dispersion
 from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise, Quasi
 
@@ -159,16 +160,10 @@ def same_counts(one: Any, other: Any) -> bool:
 
 def check_may_have_nan(counts: Any, found: str) -> None:
     """Refuse counts in a form whose NaN is not looked for."""
-    if (
-        hasattr(counts, "obs_names")
-        or hasattr(counts, "with_mask")
-        or hasattr(counts, "scratch")
-        or isinstance(counts, str)
-        or hasattr(counts, "__fspath__")
-    ):
+    if hasattr(counts, "with_mask") or hasattr(counts, "scratch"):
         raise TypeError(
-            f"missing='nan' needs an array, a table or a sparse matrix: found {found}; give the values, or the "
-            "missing entries as missing="
+            f"missing='nan' needs an array, a table, a sparse matrix or a file that fits in memory: found {found}; "
+            "give the values, or read the file with bayesnmf.read_counts(path, missing='nan')"
         )
 
 
@@ -180,22 +175,45 @@ def check_missing_word(missing: Any) -> Any:
 
 
 def check_entries(values: Any, argument: str, shape: tuple[int, int]) -> Any:
-    """Return a choice of entries: an array of booleans, or a sparse matrix as CSR; refuse other values and shapes."""
+    """Return a choice of entries: an array of booleans, or a sparse matrix as CSR; refuse other values and shapes.
+
+    A sparse matrix of numbers stores the entries that are chosen, zeros too; one of booleans is True at them.
+    """
     entries: Any = values
     if hasattr(entries, "tocsr"):
         entries = entries.tocsr(copy=True)
         if entries.dtype == np.bool:
+            warn_of_stored_false(entries, argument)
             entries.eliminate_zeros()
     else:
         entries = np.asarray(values)
         if entries.dtype != np.bool:
             raise TypeError(
                 f"{argument} must be an array of booleans, or a sparse matrix: found {shown(values)}; give "
-                f"{argument}=values > 0"
+                f"{argument}=values == 1 of an array of ones and zeros, or a sparse matrix that stores these entries"
             )
     if entries.shape != shape:
-        raise ValueError(f"{argument} must have the shape of the counts, {shape}: found {entries.shape}; transpose it")
+        raise ValueError(
+            f"{argument} must have the shape of the counts, {shape}: found {entries.shape}; give it for the same rows "
+            "and features, no more and no fewer"
+        )
     return entries
+
+
+def check_not_turned(found: tuple[int, ...], argument: str, shape: tuple[int, int]) -> None:
+    """Refuse entries with features in rows."""
+    if found != shape and found[::-1] == shape:
+        raise ValueError(f"{argument} must have the shape of the counts, {shape}: found {found}; transpose it")
+
+
+def warn_of_stored_false(entries: Any, argument: str) -> None:
+    """Warn of a sparse matrix of booleans that stores False, as one of counts does after astype(bool)."""
+    if stored := int(np.count_nonzero(~entries.data)):
+        warn_of_data(
+            f"{argument} is a sparse matrix of booleans that stores {stored:,} times False, as at counts of 0 after "
+            f"astype(bool): these entries are not {argument}; if they are, give the matrix of numbers itself, whose "
+            "stored entries count whatever their value"
+        )
 
 
 def check_zeros_in_memory(counts: Any) -> None:

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy.sparse import coo_array, csr_array, issparse
 
-from bayesnmf.checks import has_mask, is_counted
+from bayesnmf.checks import check_choice, has_mask, is_counted
 from bayesnmf.data.annotated import counts_within, is_annotated, labels_of, values_of, where_raw_counts_are
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import is_frame, split_labels
 from bayesnmf.data.long_tables import MOST_COLUMNS, warn_of_header, warn_of_long
+from bayesnmf.data.mask import Mask, without_nan
 from bayesnmf.data.sparse import check_sparse
 from bayesnmf.data.suspicions import warn_of_mutation_types_in_rows, warn_of_names, warn_of_scale
 from bayesnmf.data.texts import check_no_texts
@@ -31,6 +32,7 @@ def as_counts(
     share: bool = False,
     layer: str | None = None,
     feature_labels: str | None = None,
+    missing: str | None = None,
 ) -> Counts:
     """Validate a count matrix and convert it to the package's one form.
 
@@ -58,6 +60,8 @@ def as_counts(
     layer, feature_labels : str, optional
         With an AnnData object, the layer with the counts, and the column of ``var`` with names of the features, such as
         gene symbols; labels that repeat are followed by the feature's own name.
+    missing : {"nan"}, optional
+        That entries of NaN are missing, which nobody counted; without it NaN is refused.
 
     See Also
     --------
@@ -72,7 +76,7 @@ def as_counts(
     check_in_memory(x, name)
     if isinstance(x, Counts) and layer is None and feature_labels is None:
         return x if x.dtype == dtype else x.with_matrix(canonical(x.matrix, dtype))
-    counts = convert(x, name, dtype, share, layer, feature_labels)
+    counts = convert(x, name, dtype, share, layer, feature_labels, missing)
     warn_of_all(counts, x, layer)
     if not isinstance(x, np.ndarray):
         warn_of_header(x, counts, name)
@@ -130,21 +134,26 @@ def convert(
     share: bool,
     layer: str | None = None,
     feature_labels: str | None = None,
+    missing: str | None = None,
 ) -> Counts:
     """Return what `as_counts` returns for anything but Counts, without its warnings."""
+    if missing is not None:
+        check_choice(missing, "missing", ("nan",))
     if isinstance(x, np.ndarray) and x.dtype.kind in "biufc" and layer is None and feature_labels is None:
         values, row_names, feature_names = x, None, None
     else:
         values, row_names, feature_names = _split_names(x, name, layer, feature_labels)
+    values, lost = (values, None) if missing is None else without_nan(values)
     matrix = matrix_of(values, name, dtype, partial(where_raw_counts_are, x, layer))
     n, m = matrix.shape
     if not share:
         _own_arrays(matrix, values)
-    return Counts(
+    counts = Counts(
         matrix,
         np.arange(n) if row_names is None else row_names,
         np.arange(m) if feature_names is None else feature_names,
     )
+    return counts if lost is None or not lost.nnz else counts.with_mask(Mask.of(lost))
 
 
 def matrix_of(values: Any, name: str, dtype: np.dtype, cure: Callable[[], str]) -> csr_array:
@@ -284,7 +293,7 @@ def _check_values(matrix: csr_array, name: str, cure: Callable[[], str]) -> None
         where = _found(matrix, int(np.argmin(np.isfinite(data))))
         raise ValueError(
             f"{name} must be finite as {data.dtype}: found {where}; replace missing or infinite entries, or give "
-            "missing='nan' to fit"
+            "missing='nan' (--missing nan on the command line) if nobody counted there"
         )
     where = _found(matrix, int(np.argmax(data < 0)))
     raise ValueError(f"{name} must be nonnegative: found {where}, as in scaled or corrected data; {cure()}")

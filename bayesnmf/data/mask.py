@@ -49,6 +49,11 @@ class Mask:
         """Pattern of the missing entries."""
         return self.pattern if self.of_missing else as_pattern(self.pattern.toarray() == 0)
 
+    @property
+    def turned(self) -> Mask:
+        """The mask of the counts with features in rows."""
+        return Mask(self.transposed, self.of_missing)
+
     @cached_property
     def seen_rows(self) -> Array:
         """Whether each row has an observed entry, (n,)."""
@@ -58,7 +63,7 @@ class Mask:
     @property
     def seen_features(self) -> Array:
         """Whether each feature has an observed entry, (m,)."""
-        return Mask(self.transposed, self.of_missing).seen_rows
+        return self.turned.seen_rows
 
     @cached_property
     def transposed(self) -> csr_array:
@@ -264,3 +269,17 @@ def as_pattern(entries: Any) -> csr_array:
     pattern.sum_duplicates()
     pattern.data[:] = 1.0
     return pattern
+
+
+def without_nan(values: Any) -> tuple[Any, csr_array]:
+    """Return an array or a sparse matrix (n, m) with 0 in place of NaN, and the pattern of the entries of NaN."""
+    if hasattr(values, "tocoo"):
+        found = values.tocoo(copy=True)
+        entries = np.isnan(found.data)
+        places = tuple(each[entries] for each in (found.row, found.col))
+        found.data[entries] = 0
+        return found, as_pattern(coo_array((np.ones(entries.sum()), places), shape=found.shape))
+    dense = np.array(values, np.float64)
+    entries = np.isnan(dense)
+    dense[entries] = 0
+    return dense, as_pattern(entries)

@@ -97,7 +97,8 @@ def read_types(names: Iterable[Any]) -> MutationTypes | None:
     Besides the spelling of COSMIC (``A[C>A]A``, ``AC>CA``, ``1:Del:C:0``), names may be spelled as by sigfit
     (``ACA>AAA``), musicatk (``C>A_ACA``), MutationalPatterns (``AC_CA``, ``C_deletion_1``), PCAWG (``DEL_C_1_0``) and
     ICAMS (``DEL:C:1:0``, ``ACAA``, ``ACCA``). Strands are given as by SigProfiler (``T:A[C>A]A``), ICAMS
-    (``T_C>A_ACA``) or MutationalPatterns (``A[C>A]A-transcribed``). Deletions may be counted from 1 to 6+, with the
+    (``T_C>A_ACA``) or MutationalPatterns (``A[C>A]A-transcribed``). All of them may be as R's make.names changes them in
+    headers: ``A.C.A.A``, ``X1.Del.C.0``. Deletions may be counted from 1 to 6+, with the
     repeat that is deleted, as ICAMS does in figures.
     """
     listed = [*names]
@@ -129,11 +130,10 @@ def strand_of(name: str) -> tuple[str, str]:
     """Return the letter of the strand in the name of a type, or "", and the rest of the name."""
     if name in _spellings():  # T_deletion_1 has no strand
         return "", name
-    if name[1:2] in (":", "_") and name[0] in STRANDS[-1]:
-        return name[0], name[2:]
-    rest, _, strand = name.rpartition("-")
-    letter = {"transcribed": "T", "untranscribed": "U"}.get(strand, "")
-    return (letter, rest) if letter else ("", name)
+    rest, _, strand = name.rpartition("-" if "-" in name else ".")  # as R writes it
+    if letter := {"transcribed": "T", "untranscribed": "U"}.get(strand, ""):
+        return letter, rest
+    return (name[0], name[2:]) if name[1:2] in (":", "_", ".") and name[0] in STRANDS[-1] else ("", name)
 
 
 @cache
@@ -154,7 +154,13 @@ def _spellings() -> Spellings:
         change, where, size, number = indel
         labels = (change.upper(), _PLACES.get(where, where), _open(size), _open(number))
         found |= dict.fromkeys((name, "_".join(labels), ":".join(labels), _plainly(*indel)), (name, id83_types()))
-    return found
+    return _as_in_r(found) | found
+
+
+def _as_in_r(spellings: Spellings) -> Spellings:
+    """Return spellings as R's make.names writes them in headers: ``A.C.A.A``, ``X1.Del.C.0``."""
+    dotted = ((re.sub(r"[^A-Za-z0-9._]", ".", spelled), own) for spelled, own in spellings.items())
+    return {(spelled if spelled[0].isalpha() else f"X{spelled}"): own for spelled, own in dotted}
 
 
 @cache
@@ -171,7 +177,7 @@ def _other_spellings() -> tuple[Spellings, ...]:
         shown = number_with_the_deleted(change, where, number)
         labels = (change.upper(), _PLACES.get(where, where), _open(size), shown)
         counted_from_one |= dict.fromkeys(("_".join(labels), ":".join(labels)), (name, id83_types()))
-    return substitutions, doublets, counted_from_one
+    return substitutions, doublets, _as_in_r(counted_from_one) | counted_from_one
 
 
 def _plainly(change: str, where: str, size: int, number: int) -> str:

@@ -156,6 +156,7 @@ def _common_sum(counts: Counts, function: Callable[[np.ndarray], np.ndarray]) ->
 
 FEWEST_LINES = 4  # rows and columns with counts; of fewer, one may be the sum of the others by chance
 EQUAL_SINGLE = 1e-6  # relative tolerance, for counts in float32
+MARGINS = ("total", "totals", "sum", "all", "grand total", "overall", "margin", "row total", "column total")
 
 
 def warn_of_names(counts: Counts) -> None:
@@ -184,15 +185,17 @@ def _warn_of_sums(counts: Counts) -> None:
     """Warn about a row or column that is the sum of all others: a margin of the table."""
     with np.errstate(over="ignore"):
         rows, features, total = counts.row_totals, counts.feature_totals, counts.total
-    if not np.isfinite(total) or min(np.count_nonzero(rows), np.count_nonzero(features)) < FEWEST_LINES:
+    if not np.isfinite(total) or not total:
         return
+    fewest = min(np.count_nonzero(rows), np.count_nonzero(features))
     for side, totals, names in (("row", rows, counts.row_names), ("column", features, counts.feature_names)):
         place = int(totals.argmax())
-        if not np.isclose(2 * totals[place], total, rtol=EQUAL_SINGLE):
+        named = str(names[place]).strip().lower() in MARGINS and np.count_nonzero(totals) > 2
+        if not named and (fewest < FEWEST_LINES or not np.isclose(2 * totals[place], total, rtol=EQUAL_SINGLE)):
             continue
-        entries = counts.matrix[[place]] if side == "row" else counts.matrix[:, [place]].T
+        entries = (counts.matrix[[place]] if side == "row" else counts.matrix[:, [place]].T).toarray().ravel()
         others = features if side == "row" else rows
-        if np.allclose(2 * entries.toarray().ravel(), others, rtol=EQUAL_SINGLE):
+        if np.allclose(2 * entries, others, rtol=EQUAL_SINGLE) or (named and np.all(2.000001 * entries >= others)):
             warn_of_data(
                 f"counts have a {side} that is the sum of all others, {str(names[place])!r}: it is taken as data, and "
                 "everything counts twice; leave it out"
@@ -205,6 +208,7 @@ FEWEST_RATIOS = 3  # different ones in a row; with fewer, whole ones may be chan
 SHARE = 0.9  # of rows that must be whole multiples
 SMALLEST_RATIO, LARGEST_RATIO = 1.1, 25.0  # ratios looked at; larger ones are near whole numbers by chance
 NEAR = 0.02
+MANY = 0.25  # of the different numbers in rows that must not be whole
 MOST_UNITS = 4  # the smallest number of a row is at most so many units
 TRANSFORMS: dict[str, Callable[[Array], Array]] = {
     "exp(x) - 1": np.expm1,
@@ -224,7 +228,10 @@ def warn_of_rescaled(counts: Counts, cure: Callable[[], str]) -> None:
     """Warn if fractional counts are whole multiples of another number in each row or column, at once or transformed."""
     rows, columns = (_lines(matrix) for matrix in (counts.matrix, counts.matrix[: 10 * MOST_LINES].T.tocsr()))
     every = np.concatenate(rows)
-    if not every.size or _are_multiples(every, LARGEST_RATIO * MOST_LINES):  # of one number, as halves are
+    if not every.size:
+        return
+    if _are_multiples(every, LARGEST_RATIO * MOST_LINES):
+        _warn_of_unit(every, cure)
         return
     for lines, side in ((rows, "row"), (columns, "column")):
         if _are_scaled(lines):
@@ -247,6 +254,22 @@ def warn_of_rescaled(counts: Counts, cure: Callable[[], str]) -> None:
                 f"each row; {cure()}, since the models account for depth"
             )
             return
+
+
+def _warn_of_unit(every: Array, cure: Callable[[], str]) -> None:
+    """Warn if numbers are multiples of one that are mostly not whole, as counts that were divided by it are.
+
+    Halves that were added to counts, or that few of many numbers are, as of reads that fit in two places, are no sign.
+    """
+    values = np.unique(every)
+    units = [values[0] / j for j in range(1, MOST_UNITS + 1)]
+    unit = next(each for each in units if _are_near_whole(values[values <= LARGEST_RATIO * MOST_LINES * each] / each))
+    parts = np.unique(np.round(values % 1.0, 6) % 1.0)
+    if len(values) >= FEWEST_LINES and len(parts) > 1 and np.mean(np.abs(every - np.rint(every)) > EQUAL) >= MANY:
+        warn_of_data(
+            f"counts look rescaled: they are not whole numbers, but multiples of {unit:.6g}; {cure()}, or divide them "
+            "by it, since the noise of the models is that of counts themselves"
+        )
 
 
 def _lines(matrix: object) -> list[Array]:

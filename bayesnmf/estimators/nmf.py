@@ -262,9 +262,9 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         check_unmasked(X, "X")
         check_no_texts(X, "X")
         is_told = is_annotated(X)  # by what makes a table of it
-        X, lost = without_missing(as_table(X), check_missing_word(self.missing))
+        X, lost = without_missing(as_table(X, check_missing_word(self.missing)), self.missing)
         if is_made or may_be_on_disk(X):
-            counts = open_counts(X, X.dtype if is_made else "float64")
+            counts = open_counts(X, X.dtype if is_made else "float64", missing=self.missing)
             validate_data(self, features_of(counts), reset=reset, skip_check_array=True)
             return self._in_order(with_missing(counts, None, missing=self.missing), reset)
         labels = split_labels(X)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
 from bayesnmf.checks import as_numbers
+from bayesnmf.data.labels import listed, says_place
 from bayesnmf.options import METHODS, Start
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.checks import STARTS
@@ -253,6 +255,16 @@ def check_known_components(given: Any, m: int, prior: Any, name: str = "fixed_co
     if on_simplex(prior):
         check_on_simplex(array, name, "")
     return array
+
+
+def check_named_once(labels: Any, argument: str) -> None:
+    """Refuse components of which two have one name; numbers of rows may repeat."""
+    times = Counter(str(label) for label in ([] if labels is None else labels) if not says_place(label))
+    if repeated := [name for name, number in times.items() if number > 1]:
+        raise ValueError(
+            f"{argument} must have each component once: found {listed(repeated)} {times[repeated[0]]} times; keep one "
+            "of each, as frame[~frame.index.duplicated()] does, or give them different names"
+        )
 
 
 def check_room_for_known(known: np.ndarray, rank: int, prior: Any) -> None:

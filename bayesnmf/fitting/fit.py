@@ -200,7 +200,7 @@ def _read(
     counts, own = without_missing(counts, entries[1]) if marked else (counts, None)
     if isinstance(counts, np.ndarray):
         return as_counts(counts, dtype=dtype, layer=labels[0], feature_labels=labels[1]), (own, *entries)
-    return open_counts(counts, dtype, *labels, told), (own, *entries)
+    return open_counts(counts, dtype, *labels, told, entries[1]), (own, *entries)
 
 
 def _with_given(

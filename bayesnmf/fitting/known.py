@@ -15,12 +15,17 @@ from bayesnmf.checks import check_rank
 from bayesnmf.data.checks import check_features_in_columns
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.reading import Covariates
-from bayesnmf.data.labels import Order, is_frame, listed, order_of, says_place, split_labels
+from bayesnmf.data.labels import LISTED, Labelled, Order, is_frame, listed, order_of, says_place, split_labels
 from bayesnmf.data.naming import check_distinct
 from bayesnmf.data.reading import read_counts
 from bayesnmf.data.seeds import Seeds, seeds_of
 from bayesnmf.data.suspicions import DataWarning, warn_of_data
-from bayesnmf.fitting.checks import check_known_components, check_room_for_known, check_takes_seeds
+from bayesnmf.fitting.checks import (
+    check_known_components,
+    check_named_once,
+    check_room_for_known,
+    check_takes_seeds,
+)
 from bayesnmf.priors import Priors
 from bayesnmf.priors.pair import replace_sides, with_favoured
 from bayesnmf.priors.partly_known import PartlyKnown
@@ -170,6 +175,14 @@ def in_order_of(counts: Counts, given: Any, argument: str = "fixed_components", 
     """
     found, names = split_labels(catalogue_of(given)), counts.feature_names
     check_features_in_columns(found, names, argument, of)
+    check_named_once(found.rows, argument)
+    values = _values_in_order(found, names, argument, of)
+    warn_of_twins(found.rows, values, argument)
+    return values
+
+
+def _values_in_order(found: Labelled, names: Array, argument: str, of: str) -> Any:
+    """Return values with their columns in the order of these names."""
     more = found.columns is not None and len(found.columns) > len(names)
     places = order_of(found.columns, names, Order(argument, "feature", of, more=more))
     values = found.values.to_numpy() if is_frame(found.values) else found.values
@@ -177,6 +190,22 @@ def in_order_of(counts: Counts, given: Any, argument: str = "fixed_components", 
         return values
     whole = np.asarray(values)
     return whole[:, places] if len(places) == whole.shape[1] else _cut(whole, places, found.columns, argument, of)
+
+
+def warn_of_twins(labels: Array | None, values: Any, argument: str) -> None:
+    """Warn of components that are equal but for their scale, between which no count can tell."""
+    array = np.asarray(values)
+    if array.ndim != 2 or array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+        return  # refused later
+    _, first, of = np.unique(np.round(rows_to_shares(array, array.sum(axis=1)), 12), axis=0,
+                             return_index=True, return_inverse=True)  # fmt: skip
+    names = range(len(array)) if labels is None else labels
+    if twins := [(names[first[group]], names[k]) for k, group in enumerate(of.ravel()) if first[group] != k]:
+        shown = ", ".join(f"{one!s} and {other!s}" for one, other in twins[:LISTED]) + ", …" * (len(twins) > LISTED)
+        warn_of_data(
+            f"{argument} has equal components, {shown}: counts cannot tell them apart, and what is found of one may be "
+            "of the other; leave one out"
+        )
 
 
 def _cut(whole: Array, places: Array, labels: Any, argument: str, of: str) -> Array:

@@ -133,7 +133,7 @@ def _opened(counts: Any, entries: tuple[Any, Any], labels: tuple[Any, Any], dtyp
     if is_several(counts):
         return open_several(counts, dtype, *labels, observed=entries[0], missing=entries[1])
     counts, own = without_missing(counts, entries[1])
-    return with_missing(open_counts(counts, dtype, *labels), own, *entries)
+    return with_missing(open_counts(counts, dtype, *labels, missing=entries[1]), own, *entries)
 
 
 def noise_of_new_rows(fit: FitRecord, data: Counts) -> Noise:

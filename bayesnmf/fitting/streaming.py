@@ -14,7 +14,7 @@ from bayesnmf.data.checks import check_exposed_alike, check_new_exposure
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
-from bayesnmf.data.missing import with_missing, without_missing
+from bayesnmf.data.missing import is_nan, with_missing, without_missing
 from bayesnmf.data.naming import of_features
 from bayesnmf.data.suspicions import warn_of_empty_rows
 from bayesnmf.fitting.checks import check_has_learned, check_stream, check_total
@@ -239,7 +239,9 @@ class MinibatchVI:
 
     def _checked(self, counts: Any, row_exposure: Any, observed: Any, missing: Any) -> Counts:
         counts, own = without_missing(counts, missing)
-        data = check_no_batches(as_counts(counts, dtype=self.options.dtype), "a stream")
+        data = check_no_batches(
+            as_counts(counts, dtype=self.options.dtype, missing="nan" if is_nan(missing) else None), "a stream"
+        )
         data = with_missing(data, own, observed, missing)
         check_total(data)
         if self._first is None:

@@ -11,18 +11,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bayesnmf.checks import check_count, check_path
-from bayesnmf.data.annotated import is_annotated
+from bayesnmf.data.annotated import is_annotated, is_lazy
 from bayesnmf.data.blocks.checks import check_exists
 from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.blocks.raw import TemporaryFolder
-from bayesnmf.data.blocks.sources import ANNOTATED, TENX, Source, is_lazy, open_source
+from bayesnmf.data.blocks.sources import ANNOTATED, TENX, Source, open_source
 from bayesnmf.data.blocks.store import ABOUT, VERSION, Store, write_store
 from bayesnmf.data.blocks.stored_matrix import StoredMatrix
+from bayesnmf.data.checks import check_may_have_nan
 from bayesnmf.data.conversion import as_counts, is_several, matrix_of, warn_of_all
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.joining import is_mudata_file, joined, matrices_of, of_each_matrix
 from bayesnmf.data.labels import is_frame, split_labels
-from bayesnmf.data.missing import with_missing, without_missing
+from bayesnmf.data.mask import Mask, without_nan
+from bayesnmf.data.missing import is_nan, with_missing, without_missing
 from bayesnmf.data.reading import read_counts
 from bayesnmf.data.several import SeveralCounts
 
@@ -76,14 +78,20 @@ def may_be_on_disk(x: Any) -> bool:
 
 
 def open_counts(
-    x: Any, dtype: Any, layer: str | None = None, feature_labels: str | None = None, told: Any = None
+    x: Any,
+    dtype: Any,
+    layer: str | None = None,
+    feature_labels: str | None = None,
+    told: Any = None,
+    missing: Any = None,
 ) -> Counts:
     """Return counts in any form that `bayesnmf.fit` takes.
 
     A path is read into memory if a fit would take less than a quarter of the machine's memory; otherwise, and always
     for `Blocks`, the counts stay on disk. The same holds for an AnnData object that is backed or lazy, and for Dask
-    arrays.
+    arrays. With `missing="nan"`, NaN in files and AnnData objects are missing entries; other values of it say nothing.
     """
+    nan: Any = {"missing": "nan"} if is_nan(missing) else {}
     told = told or (lambda *_: None)
     if is_several(x) or is_mudata_file(x):
         return open_several(x, dtype, layer, feature_labels, told)
@@ -94,21 +102,25 @@ def open_counts(
         return _on_disk(replace(x, **more), dtype, told)
     is_path = isinstance(x, (str, os.PathLike))
     if not is_path and not is_lazy(x):
-        return as_counts(x, dtype=dtype, layer=layer, feature_labels=feature_labels)
+        return as_counts(x, dtype=dtype, layer=layer, feature_labels=feature_labels, **nan)
     path = check_path(x, "counts") if is_path else None
     if path is not None and not _is_readable_by_rows(path):
-        return as_counts(read_counts(path, layer=layer, feature_labels=feature_labels), dtype=dtype)
+        return as_counts(read_counts(path, layer=layer, feature_labels=feature_labels, **nan), dtype=dtype)
     if path is not None and (path / ABOUT).is_file():
         return _on_disk(Blocks(path), dtype, told)
     source = open_source(x, layer, feature_labels)
     try:
         if source.nnz is None or source.nnz * BYTES_IN_MEMORY > _memory() / 4:
-            return _on_disk(Blocks(x, layer=layer, feature_labels=feature_labels), dtype, told)
+            blocks = Blocks(x, layer=layer, feature_labels=feature_labels)
+            if nan:
+                check_may_have_nan(blocks, "counts too large for memory")
+            return _on_disk(blocks, dtype, told)
         values, cure = source.read(0, source.shape[0]), source.where_raw_counts_are
+        values, lost = without_nan(values) if nan else (values, None)
         matrix = matrix_of(values, source.name, np.dtype(dtype), cure)
         given = zip((source.row_names, source.feature_names), matrix.shape, strict=True)
         rows, features = (np.arange(size) if names is None else names for names, size in given)
-        counts = Counts(matrix, rows, features)
+        counts = Counts(matrix, rows, features, mask=Mask.of(lost) if lost is not None and lost.nnz else None)
         warn_of_all(counts, source.beside, layer)
         return counts
     finally:
@@ -133,7 +145,7 @@ def open_several(
     entries = {each: of_each_matrix(given.get(each), each, matrices) for each in ("observed", "missing")}
     for name, each in matrices.items():
         one, own = without_missing(each, entries["missing"].get(name))
-        data = open_counts(one, dtype, layer, feature_labels, told)
+        data = open_counts(one, dtype, layer, feature_labels, told, entries["missing"].get(name))
         found[name] = with_missing(data, own, *(entries[side].get(name) for side in ("observed", "missing")))
     return joined(found, given.get("weights"))
 
@@ -204,12 +216,15 @@ def features_of(counts: Counts) -> Any:
     return pd.DataFrame(none, columns=names) if all(isinstance(each, str) for each in names) else none
 
 
-def as_table(X: Any) -> Any:
-    """Return X, or a DataFrame if scikit-learn would not read it, or not its labels."""
+def as_table(X: Any, missing: str | None = None) -> Any:
+    """Return X, or a DataFrame if scikit-learn would not read it, or not its labels; NaN may be missing entries."""
     import pandas as pd
 
     if is_annotated(X) and not may_be_on_disk(X):
-        counts = as_counts(X, name="X")
+        counts = as_counts(X, name="X", missing="nan" if is_nan(missing) else None)
+        if counts.mask is not None:
+            whole = np.where(counts.mask.hidden(slice(None)), np.nan, counts.dense)
+            return pd.DataFrame(whole, counts.row_names, counts.feature_names)
         sparse: Any = pd.DataFrame.sparse
         return sparse.from_spmatrix(counts.matrix, counts.row_names, counts.feature_names)
     found = split_labels(X)

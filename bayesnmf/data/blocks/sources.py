@@ -81,13 +81,6 @@ class Source:
             each.close()
 
 
-def is_lazy(x: Any) -> bool:
-    """Return whether counts are not in memory: a Dask array, or an AnnData object with such or on disk."""
-    if is_annotated(x):
-        return bool(getattr(x, "isbacked", False)) or is_lazy(getattr(x, "X", None))
-    return hasattr(x, "dask") or hasattr(x, "to_memory")
-
-
 def open_source(x: Any, layer: str | None, feature_labels: str | None) -> Source:
     """Open a path, an AnnData object, or a lazy array as a source.
 

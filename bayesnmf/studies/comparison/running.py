@@ -205,7 +205,7 @@ def compare(
     settings = Settings() if settings is None else settings
     check_instance(settings, Settings, "settings")
     counts, own = without_missing(counts, missing)
-    data = with_exposures(open_counts(counts, "float64"), row_exposure, feature_exposure)
+    data = with_exposures(open_counts(counts, "float64", missing=missing), row_exposure, feature_exposure)
     data = with_missing(data, own, observed, missing)
     check_integer_counts(data, "compare, which thins them", "round them")
     check_length_of_dispersion(noise, data.shape)

@@ -161,7 +161,7 @@ def modes(
     starts, seed = check_count(starts, "starts", most=MOST_STARTS), check_count(seed, "seed", minimum=0)
     (rank, given), options = given_of(rank, fixed_components, seeds), varied_options(options, method)
     plain, own = without_missing(counts, missing)
-    data = with_batch(open_counts(plain, getattr(options, "dtype", "float64")), batch, counts)
+    data = with_batch(open_counts(plain, getattr(options, "dtype", "float64"), missing=missing), batch, counts)
     given = given._replace(covariates=read_given(formula, covariates, counts, data))
     data = with_missing(with_exposures(data, row_exposure, feature_exposure), own, observed, missing)
     settings = check_fraction(threshold, "threshold"), check_fraction(keep, "keep"), check_scored(scored, data)
