@@ -33,7 +33,8 @@ def add(command: argparse.ArgumentParser) -> None:
                        "quadratic variance (default: %(default)s)")  # fmt: skip
     group.add_argument("--dispersion", metavar="NUMBER", help="of nb1 and nb2 (learned)")
     group.add_argument("--missing", metavar="WORD or FILE",
-                       help="missing entries: zeros for all without a count, or a table of 1 at them and 0 elsewhere, "
+                       help="missing entries: nan for empty ones and NA, zeros for all without a count, or a table of "
+                       "1 at them and 0 elsewhere, "
                        "with the names of FILE")  # fmt: skip
     group = command.add_argument_group("sampling")
     for name, default, what in (("chains", "2", "chains, which are compared"), ("draws", "100", "kept rounds of each"),

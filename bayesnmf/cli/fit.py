@@ -68,7 +68,8 @@ def add(command: argparse.ArgumentParser) -> None:
     add_covariates(group)
     add_noise(group)
     group.add_argument("--missing", metavar="WORD or FILE",
-                       help="missing entries: zeros for all without a count, or a table of 1 at them and 0 elsewhere, "
+                       help="missing entries: nan for empty ones and NA, zeros for all without a count, or a table of "
+                       "1 at them and 0 elsewhere, "
                        "with the names of FILE")  # fmt: skip
     group.add_argument("--weights", metavar="NAME=NUMBER,...",
                        help="how often the counts of matrices count, others once")  # fmt: skip
@@ -98,7 +99,9 @@ def run(options: argparse.Namespace) -> int:
     options.file = files_of(options.file)
     given = (*paths_of(options.file), *(getattr(options, name) for name in read))
     check_one_file(options.file, "--anndata", options.anndata)
-    check_one_file(options.file, "--missing with a table", None if options.missing == "zeros" else options.missing)
+    check_one_file(
+        options.file, "--missing with a table", None if options.missing in ("nan", "zeros") else options.missing
+    )
     outputs = check_outputs(named, TABLE_OPTIONS, given)
     check_suffix(outputs["--out"], "--out", (".nc", ".zarr"))
     if "--anndata" in outputs:

@@ -15,5 +15,8 @@ WHICH = """which model and method:
   without intervals. gibbs: chains, where intervals must be right and counts are
   not too many; nuts checks them on small counts. smc: the evidence of small
   counts. svi and bld: for comparison with other programs."""
-FORMATS = ".npz .mtx[.gz] .csv[.gz] .tsv[.gz] .txt[.gz] .all .parquet .h5ad .h5, or a folder of 10x Genomics"
+FORMATS = (
+    ".npz .mtx[.gz] .csv[.gz] .tsv[.gz] .txt[.gz] .all .dat .data .tab .parquet .h5ad .h5, tables of salmon, RSEM, "
+    "mothur and PLINK, or a folder of 10x Genomics"
+)
 TABLES = ".csv[.gz], .tsv[.gz] or .parquet"

@@ -22,15 +22,19 @@ def read_counts_of(options: argparse.Namespace) -> tuple[Any, tuple[int, int] | 
     from bayesnmf.data.reading import read_counts
 
     how: Any = {name: getattr(options, name) for name in ("layer", "feature_labels", "layout")}
+    how["missing"] = "nan" if getattr(options, "missing", None) == "nan" else None
     if isinstance(options.file, dict):
         return {name: read_counts(file, options.transpose, **how) for name, file in options.file.items()}, None
     return read_counts(options.file, options.transpose, **how), None
 
 
 def read_entries(missing: str | None, transpose: bool) -> Any:
-    """Return the word of missing entries, or a table of booleans by name that is True at them."""
-    if missing in (None, "zeros"):
-        return missing
+    """Return the word of missing entries, or a table of booleans by name that is True at them.
+
+    None if those of NaN have been found when the counts were read.
+    """
+    if missing in (None, "nan", "zeros"):
+        return None if missing == "nan" else missing
     import pandas as pd
 
     from bayesnmf.data.reading import read_counts

@@ -25,7 +25,7 @@ def is_lazy(x: Any) -> bool:
     """Return whether counts are not in memory: a Dask array, or an AnnData object with such or on disk."""
     if is_annotated(x):
         return bool(getattr(x, "isbacked", False)) or is_lazy(getattr(x, "X", None))
-    return hasattr(x, "dask") or hasattr(x, "to_memory")
+    return (hasattr(x, "dask") and not hasattr(x, "columns")) or hasattr(x, "to_memory")
 
 
 def counts_within(x: Any, name: str) -> Any:

@@ -14,6 +14,7 @@ from bayesnmf.checks import check_choice, has_mask, is_counted
 from bayesnmf.data.annotated import counts_within, is_annotated, labels_of, values_of, where_raw_counts_are
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import is_frame, split_labels
+from bayesnmf.data.layouts import warn_of_columns, warn_of_counters
 from bayesnmf.data.long_tables import MOST_COLUMNS, warn_of_header, warn_of_long
 from bayesnmf.data.mask import Mask, without_nan
 from bayesnmf.data.sparse import check_sparse
@@ -87,8 +88,9 @@ def warn_of_all(counts: Counts, source: Any = None, layer: str | None = None) ->
     """Give the warnings of `as_counts`; an AnnData object as their source is looked at for raw counts."""
     if not is_counted(counts.row_names):
         warn_of_mutation_types_in_rows(counts.row_names, counts.feature_names)
-    if counts.shape[1] <= MOST_COLUMNS:
-        warn_of_long(counts)
+    if not (counts.shape[1] <= MOST_COLUMNS and warn_of_long(counts)) and not is_counted(counts.feature_names):
+        warn_of_columns(counts)
+    warn_of_counters(counts)
     warn_of_names(counts)
     warn_of_scale(counts, partial(where_raw_counts_are, source, layer))
 
@@ -158,6 +160,7 @@ def convert(
 
 def matrix_of(values: Any, name: str, dtype: np.dtype, cure: Callable[[], str]) -> csr_array:
     """Return the canonical matrix of values without labels; refuse what is no counts, and say where counts are."""
+    values = values.compute() if hasattr(values, "dask") else values
     sparse = _checked(values, name) if issparse(values) else _sparse_from_dense(values, name)
     matrix = canonical(sparse, dtype)
     _check_values(matrix, name, cure)

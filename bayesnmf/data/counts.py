@@ -223,6 +223,13 @@ class Counts:
         chosen = np.atleast_1d(np.arange(self.shape[0])[index])
         return replace(self, matrix=self.matrix[chosen], **self.of_rows(chosen))
 
+    def columns(self, places: np.ndarray) -> Counts:
+        """Return the features at ascending positions, with their names, exposures and missing entries."""
+        exposure = None if self.feature_exposure is None else self.feature_exposure[places]
+        mask = None if self.mask is None else self.mask.features(places)
+        own = {"feature_names": self.feature_names[places], "feature_exposure": exposure, "mask": mask}
+        return replace(self, matrix=csr_array(self.matrix[:, places]), **own)
+
     def of_rows(self, index: Any) -> dict[str, Any]:
         """Return what belongs to some rows beside their counts: names, exposures, missing entries and batches."""
         own = {name: getattr(self, name) for name in ("mask", "batch")}

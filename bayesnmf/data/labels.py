@@ -60,6 +60,8 @@ def split_labels(x: Any) -> Labelled:
     if all(hasattr(x, each) for each in ("dims", "coords", "indexes", "values")) and hasattr(x, "ndim"):  # xarray
         axes = [np.array(x.indexes[dim]) if dim in x.indexes else None for dim in x.dims]
         return Labelled(x.data, *axes) if len(axes) <= 2 else Labelled(x.data)
+    if hasattr(x, "to_scipy_sparse"):  # of the package sparse
+        return Labelled(x.to_scipy_sparse())
     if (frame := _as_frame(x)) is not None:  # without names of rows, unless pandas has stored them
         return Labelled(frame, None if is_counted(frame.index) else np.array(frame.index), np.array(frame.columns))
     if is_frame(x):
@@ -71,11 +73,15 @@ def split_labels(x: Any) -> Labelled:
 
 def is_frame(x: Any) -> bool:
     """Return whether an object is a DataFrame of pandas, or like one."""
-    return all(hasattr(x, attribute) for attribute in ("columns", "index", "dtypes"))
+    return all(hasattr(x, attribute) for attribute in ("index", "columns", "dtypes"))
 
 
 def _as_frame(x: Any) -> Any:
-    """Return a table of pyarrow or polars as a DataFrame, with the index that pandas has stored in it; else None."""
+    """Return a table of pyarrow, polars or Dask as a DataFrame, with the index that pandas has stored; else None."""
+    if hasattr(x, "dask") and is_frame(x):
+        return x.compute()
+    if hasattr(x, "collect") and hasattr(x, "collect_schema"):  # lazy
+        x = x.collect()
     if hasattr(x, "column_names") and hasattr(x, "to_pandas"):
         return x.to_pandas()
     if hasattr(x, "get_column") and hasattr(x, "columns") and hasattr(x, "to_numpy"):

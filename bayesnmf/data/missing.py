@@ -38,6 +38,8 @@ def without_missing(counts: Any, missing: Any = None) -> tuple[Any, csr_array | 
         return counts, None
     check_may_have_nan(counts, type(given).__name__)
     if is_frame(values := split_labels(counts).values):
+        if any(hasattr(dtype, "fill_value") for dtype in values.dtypes):
+            values = values.sparse.to_dense()
         return values.fillna(0), as_pattern(values.isna().to_numpy())
     return without_nan(values)
 

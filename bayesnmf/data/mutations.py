@@ -97,8 +97,8 @@ def read_types(names: Iterable[Any]) -> MutationTypes | None:
     Besides the spelling of COSMIC (``A[C>A]A``, ``AC>CA``, ``1:Del:C:0``), names may be spelled as by sigfit
     (``ACA>AAA``), musicatk (``C>A_ACA``), MutationalPatterns (``AC_CA``, ``C_deletion_1``), PCAWG (``DEL_C_1_0``) and
     ICAMS (``DEL:C:1:0``, ``ACAA``, ``ACCA``). Strands are given as by SigProfiler (``T:A[C>A]A``), ICAMS
-    (``T_C>A_ACA``) or MutationalPatterns (``A[C>A]A-transcribed``). All of them may be as R's make.names changes them in
-    headers: ``A.C.A.A``, ``X1.Del.C.0``. Deletions may be counted from 1 to 6+, with the
+    (``T_C>A_ACA``) or MutationalPatterns (``A[C>A]A-transcribed``). All of them may be as R's make.names changes
+    them in headers: ``A.C.A.A``, ``X1.Del.C.0``. Deletions may be counted from 1 to 6+, with the
     repeat that is deleted, as ICAMS does in figures.
     """
     listed = [*names]

@@ -21,6 +21,7 @@ from bayesnmf.data.annotated import is_annotated, where_raw_counts_are
 from bayesnmf.data.called import MAKERS, mutations_listed_in
 from bayesnmf.data.conversion import convert
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.layouts import warn_of_counters, without_counters
 from bayesnmf.data.long_tables import LAYOUTS, header_of_features
 from bayesnmf.data.matrix_market import read_mtx
 from bayesnmf.data.mutations import read_types
@@ -38,6 +39,7 @@ def read_counts(
     layer: str | None = None,
     feature_labels: str | None = None,
     layout: str | None = None,
+    missing: str | None = None,
 ) -> Counts:
     """Read a count matrix, with samples in rows, in the format given by the file's suffix.
 
@@ -46,8 +48,10 @@ def read_counts(
     path : path
         - ``.npz``: a SciPy sparse matrix (`scipy.sparse.save_npz`) or one 2-D NumPy array (`numpy.savez`);
         - ``.mtx``, ``.mtx.gz``: a Matrix Market file;
-        - ``.csv``, ``.tsv``, ``.txt``, each also with ``.gz``, ``.all`` and ``.parquet``: a table, as described in the
-          Notes;
+        - ``.csv``, ``.tsv``, ``.txt``, each also with ``.gz``, and ``.parquet``: a table, as described in the Notes; so
+          are ``.dat``, ``.data`` and ``.tab``, and what tools write: ``.all``, ``.exome`` and ``.region`` of
+          SigProfiler, ``.sf`` of salmon, ``.results`` of RSEM, ``.gct``, ``.shared`` and ``.count_table`` of mothur,
+          ``.raw`` of PLINK;
         - ``.h5ad``: an AnnData file; ``layers["counts"]`` is read if it exists, else ``X``;
         - ``.h5``: an HDF5 file of 10x Genomics; and a folder of 10x Genomics with ``matrix.mtx``, ``barcodes.tsv`` and
           ``features.tsv`` or ``genes.tsv``, each also with ``.gz``. Cells are in rows, and only genes in columns.
@@ -58,7 +62,9 @@ def read_counts(
     layer, feature_labels : str, optional
         Of an ``.h5ad`` file: the layer with the counts, and the column of ``var`` with the names of the features.
     layout : {"long", "wide"}, optional
-        Of a table: how it is to be read, whatever its names show.
+        Of a table: how it is to be read, whatever its names show. In a wide one, all columns of numbers are features.
+    missing : {"nan"}, optional
+        That empty entries, ``NA`` and NaN are missing: nobody counted there. Without it they are refused.
 
     Returns
     -------
@@ -111,12 +117,17 @@ def read_counts(
     path = check_path(path, "path")
     if path.is_dir():
         _check_not_turned(path, transpose)
-        return _read(matrix_in(path), None, layer, feature_labels, layout)
-    return _read(path, bool(transpose), layer, feature_labels, layout)
+        return _read(matrix_in(path), None, layer, feature_labels, layout, missing)
+    return _read(path, bool(transpose), layer, feature_labels, layout, missing)
 
 
 def _read(
-    path: Path, transpose: bool | None, layer: str | None, feature_labels: str | None, layout: str | None
+    path: Path,
+    transpose: bool | None,
+    layer: str | None,
+    feature_labels: str | None,
+    layout: str | None,
+    missing: str | None,
 ) -> Counts:
     """Read a file, or with transpose=None the matrix of a 10x folder, which is turned unless its rows are cells."""
     suffix = _suffix(path)
@@ -128,7 +139,7 @@ def _read(
     path.open("rb").close()  # raises PermissionError here, before a parser turns it into another error
     _check_counted(path, kind.is_table)
     try:
-        values = kind.read(path, layout) if kind.is_table else kind.read(path)
+        values = kind.read(path, layout, missing) if kind.is_table else kind.read(path)
     except (ImportError, MemoryError, PermissionError, DataWarning):
         raise
     except Exception as error:  # any error of a parser means that the file is not in the format of its suffix
@@ -137,20 +148,28 @@ def _read(
             "mend or rewrite the file, or give it the suffix of its format"
         ) from error
     try:
-        counts = convert(values, f"counts in {path}", np.dtype(np.float64), True, layer, feature_labels)
+        counts = convert(values, f"counts in {path}", np.dtype(np.float64), True, layer, feature_labels, missing)
     except TypeError as error:
         raise ValueError(str(error)) from error
     header = header_of_features(values) if kind.is_table else None
+    tool = getattr(values, "attrs", {}).get("features of") if kind.is_table else None
     source = values if is_annotated(values) else None
     del values  # before the counts are copied
     counts, shown_by_names = add_names_beside(counts, path, suffix) if kind.nameless else (counts, None)
     if shown_by_names is None:
         counts, shown_by_names = _with_mutation_types(counts, path)
+    if shown_by_names is None and tool is not None:
+        shown_by_names = Orientation(True, "features", f", as tables of {tool} have")
     if shown_by_names is None and header is not None:
         reason = f", as the header {header!r} above them says (replace it by 'sample' if they are samples)"
         shown_by_names = Orientation(True, "features", reason)
     if _is_to_turn(path, shown_by_names, transpose):
-        counts = Counts(counts.matrix.T.tocsr(), counts.feature_names, counts.row_names)
+        mask = None if counts.mask is None else counts.mask.turned
+        counts = Counts(counts.matrix.T.tocsr(), counts.feature_names, counts.row_names, mask=mask)
+    if source is None and not kind.oriented:
+        counts = without_counters(counts, path)
+    else:
+        warn_of_counters(counts)
     warn_of_names(counts)
     warn_of_scale(counts, partial(where_raw_counts_are, source, layer))
     return counts
@@ -281,18 +300,17 @@ _TXT = _Format(read_txt, "a table of numbers with a header line, separated by ta
 _PARQUET = _Format(read_parquet, "a Parquet file with a table of numbers", is_table=True)
 _H5AD = _Format(_read_h5ad, "an AnnData file")
 _TENX = _Format(read_10x_h5, "an HDF5 file of 10x Genomics", oriented=True)
+_TABLES = (".all", ".exome", ".region", ".dat", ".data", ".tab", ".counts", ".sf", ".results", ".gct", ".shared",
+           ".count_table", ".raw", ".summary", ".tabular")  # fmt: skip
 _FORMATS = {
     ".npz": _NPZ,
     ".mtx": _MTX,
-    ".mtx.gz": _MTX,
     ".csv": _CSV,
-    ".csv.gz": _CSV,
     ".tsv": _TSV,
-    ".tsv.gz": _TSV,
     ".txt": _TXT,
-    ".txt.gz": _TXT,
-    ".all": _TXT,
+    **dict.fromkeys(_TABLES, _TXT),
     ".parquet": _PARQUET,
     ".h5ad": _H5AD,
     ".h5": _TENX,
 }
+_FORMATS |= {f"{suffix}.gz": kind for suffix, kind in _FORMATS.items() if kind in (_MTX, _CSV, _TSV, _TXT)}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 import zlib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +19,9 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.suspicions import warn_of_data
 
 MATRIX, BARCODES, FEATURES = "matrix.mtx", "barcodes.tsv", ("features.tsv", "genes.tsv")  # as Cell Ranger names them
+OTHERS = (("genes.names.txt", "genes.txt", "features.txt"), ("barcodes.txt", BARCODES))  # of kallisto bustools
 GENES = "Gene Expression"
+BARCODE = re.compile(r"(.*[_-])?[ACGTN]{8,}(-\d+)?")
 
 
 class Orientation(NamedTuple):
@@ -29,18 +33,68 @@ class Orientation(NamedTuple):
 
 
 def add_names_beside(counts: Counts, path: Path, suffix: str) -> tuple[Counts, Orientation | None]:
-    """Return counts, as the file has them, with names from the .json file with the same name, else from a 10x folder.
+    """Return counts, as the file has them, with names from the .json file with the same name, else from other files.
 
-    Names of 10x Genomics also show the orientation.
+    These are files of rows and of columns with the name of the matrix, as alevin and the Expression Atlas write them,
+    or files of features and of barcodes: with the name of the matrix, as kallisto writes them, or as of 10x Genomics.
+    They also show the orientation.
     """
-    listed = path.with_name(path.name[: -len(suffix)] + ".json")
+    base = path.name[: -len(suffix)]
+    listed = path.with_name(base + ".json")
     if listed.is_file():
         return _with_listed_names(counts, listed), None
-    prefix = path.name.removesuffix(".gz").removesuffix(MATRIX)
-    beside = [existing_file(path, prefix, names) for names in (FEATURES, (BARCODES,))]
-    if path.name.removesuffix(".gz").endswith(MATRIX) and all(beside):
-        return _with_10x_names(counts, path, beside)
+    for of_rows, of_columns in ((f"{base}.mtx_rows", f"{base}.mtx_cols"), (f"{base}_rows.txt", f"{base}_cols.txt")):
+        sides = [existing_file(path, "", (each,)) for each in (of_rows, of_columns)]
+        if all(sides):
+            return _with_names_of_sides(counts, path, sides)
+    for prefix in _prefixes(path, base):
+        beside = [existing_file(path, prefix, names) for names in (FEATURES, (BARCODES,))]
+        beside = beside if all(beside) else [existing_file(path, prefix, names) for names in OTHERS]
+        if all(beside):
+            return _with_names_beside(counts, path, beside)
     return counts, None
+
+
+def _prefixes(path: Path, base: str) -> list[str]:
+    """Return what may stand before the names of files of features and barcodes: of a matrix.mtx, what is before it."""
+    if f"{base}.mtx".endswith(MATRIX):
+        return [f"{base}.mtx".removesuffix(MATRIX)]
+    names = (file.name.removesuffix(".gz").rpartition(".")[0] for file in path.parent.iterdir())
+    found = {name.removesuffix("barcodes") for name in names if name.endswith("barcodes")}
+    return sorted((prefix for prefix in found if f"{base}.".startswith(prefix)), key=len, reverse=True)
+
+
+def _with_names_of_sides(counts: Counts, path: Path, sides: list[Any]) -> tuple[Counts, Orientation | None]:
+    """Return counts with the names of their rows and columns, and the orientation that these show, if they show one.
+
+    Features have identifiers in a second column, or barcodes are beside them.
+    """
+    (rows, _, more), (columns, _, others) = (_read_names(file) for file in sides)
+    if counts.shape != (len(rows), len(columns)):
+        raise ValueError(
+            f"{path} must have a row for each of {len(rows)} names in {sides[0].name} and a column for each of "
+            f"{len(columns)} in {sides[1].name}: found shape {counts.shape}; remove what is no name, or rename the "
+            "files to read the counts without them"
+        )
+    named = replace(counts, row_names=rows, feature_names=columns)
+    barcodes = [bool(BARCODE.fullmatch(str(names[0]))) for names in (rows, columns)]
+    if more == others and barcodes[0] == barcodes[1]:
+        return named, None
+    in_rows = more > others if more != others else barcodes[1]
+    return named, Orientation(in_rows, "features", f", as {sides[0].name} and {sides[1].name} show")
+
+
+def _with_names_beside(counts: Counts, path: Path, beside: list[Any]) -> tuple[Counts, Orientation | None]:
+    """Return counts with the names of features and barcodes; beside `MATRIX` alone, these must be its own."""
+    if not path.name.removesuffix(".gz").endswith(MATRIX):
+        sizes = tuple(len(_read_names(file)[0]) for file in beside)
+        if counts.shape not in (sizes, sizes[::-1]):
+            warn_of_data(
+                f"counts in {path} have no names: {beside[0].name} and {beside[1].name} beside it have {sizes[0]:,} "
+                f"features and {sizes[1]:,} barcodes, and the shape is {counts.shape}; give row_names and feature_names"
+            )
+            return counts, None
+    return _with_10x_names(counts, path, beside)
 
 
 def _with_listed_names(counts: Counts, sidecar: Path) -> Counts:
@@ -50,10 +104,10 @@ def _with_listed_names(counts: Counts, sidecar: Path) -> Counts:
         raise ValueError(f"{sidecar} must be JSON: {error}; mend it or move it away") from error
     if not isinstance(names, dict):
         return counts
-    return Counts(
-        counts.matrix,
-        _name_list(names.get("rows"), counts.row_names, f"'rows' in {sidecar}"),
-        _name_list(names.get("cols"), counts.feature_names, f"'cols' in {sidecar}"),
+    return replace(
+        counts,
+        row_names=_name_list(names.get("rows"), counts.row_names, f"'rows' in {sidecar}"),
+        feature_names=_name_list(names.get("cols"), counts.feature_names, f"'cols' in {sidecar}"),
     )
 
 
@@ -96,14 +150,14 @@ def _with_10x_names(counts: Counts, path: Path, beside: list[Any]) -> tuple[Coun
             f"{len(barcodes)} barcodes ({beside[1].name}), or the reverse: found shape {counts.shape}; "
             "remove a header line and whatever else is no name, or rename the files to read the counts without them"
         )
-    in_rows = counts.shape == (len(features), len(barcodes))  # also for a square matrix, as Cell Ranger writes
+    cells_first = path.name.startswith("cells_x_")  # as kallisto writes a square matrix, and Cell Ranger does not
+    in_rows = counts.shape == (len(features), len(barcodes)) and not (cells_first and len(features) == len(barcodes))
     names = (features, barcodes) if in_rows else (barcodes, features)
     reason = f", as the lengths of {beside[0].name} and {beside[1].name} show"
-    matrix, genes = counts.matrix, genes_among(types, path)
+    counts, genes = replace(counts, row_names=names[0], feature_names=names[1]), genes_among(types, path)
     if genes is not None:
-        matrix, names = (matrix[genes], (features[genes], barcodes)) if in_rows else (
-            matrix[:, genes], (barcodes, features[genes]))  # fmt: skip
-    return Counts(matrix, *names), Orientation(in_rows, "features", reason)
+        counts = counts.rows(genes) if in_rows else counts.columns(np.flatnonzero(genes))
+    return counts, Orientation(in_rows, "features", reason)
 
 
 def genes_among(types: list[str], path: Path) -> np.ndarray | None:

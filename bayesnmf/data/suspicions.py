@@ -208,6 +208,7 @@ FEWEST_RATIOS = 3  # different ones in a row; with fewer, whole ones may be chan
 SHARE = 0.9  # of rows that must be whole multiples
 SMALLEST_RATIO, LARGEST_RATIO = 1.1, 25.0  # ratios looked at; larger ones are near whole numbers by chance
 NEAR = 0.02
+FEWEST_MULTIPLES = 6  # different ones in rows
 MANY = 0.25  # of the different numbers in rows that must not be whole
 MOST_UNITS = 4  # the smallest number of a row is at most so many units
 TRANSFORMS: dict[str, Callable[[Array], Array]] = {
@@ -265,7 +266,7 @@ def _warn_of_unit(every: Array, cure: Callable[[], str]) -> None:
     units = [values[0] / j for j in range(1, MOST_UNITS + 1)]
     unit = next(each for each in units if _are_near_whole(values[values <= LARGEST_RATIO * MOST_LINES * each] / each))
     parts = np.unique(np.round(values % 1.0, 6) % 1.0)
-    if len(values) >= FEWEST_LINES and len(parts) > 1 and np.mean(np.abs(every - np.rint(every)) > EQUAL) >= MANY:
+    if len(values) >= FEWEST_MULTIPLES and len(parts) > 1 and np.mean(np.abs(every - np.rint(every)) > EQUAL) >= MANY:
         warn_of_data(
             f"counts look rescaled: they are not whole numbers, but multiples of {unit:.6g}; {cure()}, or divide them "
             "by it, since the noise of the models is that of counts themselves"

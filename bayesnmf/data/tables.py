@@ -7,17 +7,26 @@ from __future__ import annotations
 
 import csv
 import itertools
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from bayesnmf.checks import shown
+from bayesnmf.data.layouts import (
+    IDENTIFIER,
+    NO_NAME,
+    about_lines,
+    form,
+    holds_text,
+    joined,
+    read_as_its_tool_says,
+)
 from bayesnmf.data.long_tables import (
+    MOST_COLUMNS,
     NAMES_OF_FEATURES,
     NAMES_OF_ROWS,
+    WIDE,
     from_long,
-    is_identifier,
     long_columns,
     named_columns,
     numbers,
@@ -28,31 +37,37 @@ from bayesnmf.data.sidecars import open_text
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.places import check_axes
 
-NO_NAME = "Unnamed: 0"  # pandas' name for a first column without a header
-GENES, ANNOTATION = "Geneid", ("Chr", "Start", "End", "Strand", "Length")  # in tables of featureCounts
+GCT = re.compile(r"#1\.[23]\s*$")
+NO_TABLES = (
+    (re.compile(r"\s*\S+(\s+\d+:\d+(\.\d*)?)+\s*$"), "pairs of a feature and a count, as of svmlight and Blei's LDA-C",
+     "pass the counts that sklearn.datasets.load_svmlight_file(path)[0] reads"),
+    (re.compile(r".+::.+::"), "entries with '::' between them", "replace it by tabs, and write a line of names above"),
+    (re.compile(r"\s*\d+\.\d+\t\d+\t\d+\t[UR]\t"), "a report of Kraken", "make a table of the reports of all samples, as "
+     "combine_bracken_outputs.py or kraken-biom does"),
+)  # fmt: skip
 LINES_BELOW = 20  # the first line, whose names are compared with its own
 MOST_LABELS = 4  # columns that name a mutation type together
 
 
-def read_csv(path: Path, layout: str | None = None) -> Any:
+def read_csv(path: Path, layout: str | None = None, missing: str | None = None) -> Any:
     """Read a table separated by commas."""
-    return _read_text(path, ",", layout)
+    return _read_text(path, ",", layout, missing)
 
 
-def read_tsv(path: Path, layout: str | None = None) -> Any:
+def read_tsv(path: Path, layout: str | None = None, missing: str | None = None) -> Any:
     """Read a table separated by tabs."""
-    return _read_text(path, "\t", layout)
+    return _read_text(path, "\t", layout, missing)
 
 
-def read_txt(path: Path, layout: str | None = None) -> Any:
+def read_txt(path: Path, layout: str | None = None, missing: str | None = None) -> Any:
     """Read a table separated by tabs, by commas or, as R's write.table does unless told otherwise, by spaces."""
     with open_text(path) as lines:
         start = "".join(itertools.islice(lines, 2))  # the header of a single column holds no separator
     separator = next((each for each in "\t, " if each in start), "\t")
-    return _read_text(path, separator, layout)
+    return _read_text(path, separator, layout, missing)
 
 
-def read_parquet(path: Path, layout: str | None = None) -> Any:
+def read_parquet(path: Path, layout: str | None = None, missing: str | None = None) -> Any:
     """Read a Parquet file; names of rows may be in the index that pandas has stored."""
     try:
         from pyarrow.parquet import read_metadata
@@ -63,10 +78,10 @@ def read_parquet(path: Path, layout: str | None = None) -> Any:
     declared = read_metadata(path)
     check_axes((declared.num_rows, declared.num_columns), path)
     frame = pd.read_parquet(path, engine="pyarrow", partitioning=None)  # else a folder a=1 would become a column
-    return _arranged(path, frame.reset_index() if frame.index.nlevels > 1 else frame, None, layout)
+    return _arranged(path, frame.reset_index() if frame.index.nlevels > 1 else frame, None, layout, missing)
 
 
-def _read_text(path: Path, separator: str, layout: str | None) -> Any:
+def _read_text(path: Path, separator: str, layout: str | None, missing: str | None) -> Any:
     import pandas as pd
 
     header, skipped = _read_header(path, separator)
@@ -75,7 +90,7 @@ def _read_text(path: Path, separator: str, layout: str | None) -> Any:
         path,
         sep=separator,
         skiprows=skipped,
-        dtype=dict.fromkeys(_names_in(header, layout) or [first], str),  # as text: 007 is a name
+        dtype=dict.fromkeys(_names_in(header, layout) or [first, *filter(IDENTIFIER.fullmatch, header)], str),  # 007
         keep_default_na=False,  # so is NA
         na_values=[""],
         low_memory=False,
@@ -86,7 +101,7 @@ def _read_text(path: Path, separator: str, layout: str | None) -> Any:
     # Lines that end in separators have columns without a name and without entries.
     empty = [name for name in frame.columns[1:] if name.startswith("Unnamed: ") and frame[name].isna().all()]
     try:
-        read = _arranged(path, frame.drop(columns=empty) if empty else frame, separator, layout)
+        read = _arranged(path, frame.drop(columns=empty) if empty else frame, separator, layout, missing)
     except OverflowError as error:
         raise ValueError(f"its counts must be below {sys.float_info.max:.2g}: {error}; divide them") from error
     if isinstance(read, pd.DataFrame):
@@ -94,52 +109,65 @@ def _read_text(path: Path, separator: str, layout: str | None) -> Any:
     return read
 
 
-def _arranged(path: Path, frame: Any, separator: str | None, layout: str | None) -> Any:
+def _arranged(path: Path, frame: Any, separator: str | None, layout: str | None, missing: str | None) -> Any:
     """Return a long table as a sparse matrix with names, and a wide one as a frame of numbers with names of rows.
 
     Without `separator`, the frame is from a file that stores the types of its columns.
     """
     import pandas as pd
 
-    frame = _without_annotation(frame, path)
     first = frame.columns[0] if frame.shape[1] else NO_NAME
-    if layout != "long" and (typed := _with_types(frame)) is not None:
+    has_index = not isinstance(frame.index, pd.RangeIndex)
+    of_tool = None if layout == "long" or has_index else read_as_its_tool_says(frame, path)
+    if of_tool is not None:
+        frame = of_tool
+    elif layout != "long" and (typed := _with_types(frame)) is not None:
         frame = typed
     elif (columns := long_columns(frame, layout)) is not None:
-        return from_long(frame, columns, path)
-    elif not isinstance(frame.index, pd.RangeIndex):
-        if separator is not None and _may_name_rows(first):
-            warn_of_data(
-                f"the rows of {path} have one entry more than its header, so {first!r} is read as the counts of a "
-                "feature, and the entries before it as names of rows; if that is wrong, give every column a name"
-            )
-    elif frame.shape[1] and _holds_names(frame[first], separator is not None):
-        names = frame[first].fillna("").str.strip() if separator is not None else frame[first].astype(str)
-        frame = frame.iloc[:, 1:].set_axis(names, axis="index")  # pop and set_index would copy every column
-    elif _may_name_rows(first) and (frame[first].is_unique or is_identifier(first)) and len(frame) > 2:
+        return from_long(frame, columns, path, layout, missing)
+    elif not has_index:
+        frame = _with_names(path, frame, separator is None, layout)
+    elif separator is not None and stem(first) in NAMES_OF_ROWS | NAMES_OF_FEATURES:
         warn_of_data(
-            f"the column {first!r} of {path} contains numbers, so it is read as the counts of a feature; leave its "
-            "header empty to make it the names of the rows, or remove it"
+            f"the rows of {path} have one entry more than its header, so {first!r} is read as the counts of a "
+            "feature, and the entries before it as names of rows; if that is wrong, give every column a name"
         )
     if frame.shape[1] == 0:
         asked = "" if separator is None else f"; are its entries separated by {separator!r}?"
         raise ValueError(f"it has no column of numbers{asked}")
     for name, column in frame.select_dtypes(exclude=["number", "bool"]).items():
-        frame[name] = numbers(column)
+        frame[name] = numbers(column, missing)
     return frame
 
 
-def _without_annotation(frame: Any, path: Path) -> Any:
-    """Return a table of featureCounts or BIOM without its columns of annotation, with a warning; others unchanged."""
-    first, last = map(str, frame.columns[[0, -1]]) if frame.shape[1] else ("", "")
-    if first == GENES and tuple(frame.columns[1:6]) == ANNOTATION:
-        kind, left = "featureCounts", [*ANNOTATION]
-    elif first.startswith("#") and stem(first) == "otu" and last != first and _has_no_number(frame[last]):
-        kind, left = "BIOM", [last]
-    else:
-        return frame
-    warn_of_data(f"{path} is read as a table of {kind}; left out: {', '.join(left)}")
-    return frame.drop(columns=left)
+def _with_names(path: Path, frame: Any, typed: bool, layout: str | None) -> Any:
+    """Return a wide table with the names of its rows as index, and without what else is about them, with a warning.
+
+    In a layout that is said to be wide, all columns of numbers are features, but for a first one without a header.
+    """
+    names, left = about_lines(frame, typed)
+    heads = [str(each) for each in frame.columns]
+    if layout == "wide":
+        names, left = ([place for place in places if holds_text(frame.iloc[:, place], typed)
+                        or heads[place] in ("", NO_NAME)] for places in (names, left))  # fmt: skip
+    told = [repr(heads[place]) for place in left if not heads[place].startswith("Unnamed: ")]
+    if len(names) > 1:
+        told.append(f"{' and '.join(repr(heads[place]) for place in names)}, which together name the rows")
+    if told:
+        warn_of_data(
+            f"{path} has columns about its rows, which are no counts, left out: {', '.join(told)}; remove them to say "
+            f"so, or pass {WIDE} if they are counts of features"
+        )
+    if not names:
+        return frame.drop(columns=frame.columns[left]) if left else frame
+    name = heads[names[-1]]
+    if not (holds_text(frame.iloc[:, names[-1]], typed) or name in ("", NO_NAME) or name.startswith("#")):
+        warn_of_data(
+            f"the column {name!r} of {path} contains numbers, and is read as the names of the rows; leave its header "
+            f"empty to say so, or pass {WIDE} if they are counts of a feature"
+        )
+    index = joined(frame, frame.columns[names], as_they_are=typed)
+    return frame.drop(columns=frame.columns[[*names, *left]]).set_axis(index.rename(name), axis="index")
 
 
 def _names_in(header: list[str], layout: str | None) -> list[str]:
@@ -171,28 +199,40 @@ def _read_header(path: Path, separator: str) -> tuple[list[str], int]:
             before.append(line)
         else:
             line = ""
+        if before and GCT.match(before[0]):  # its next line has the numbers of rows and columns
+            before.append(line)
+            line = next(lines, "")
         header = next(csv.reader(itertools.chain([line], lines), delimiter=separator), [])
-        below = {_form(line.partition(separator)[0]) for line in itertools.islice(lines, LINES_BELOW)}
+        below = [*itertools.islice(lines, LINES_BELOW)]
     named = entries(before[-1]) if before else []
     if len(named) > 1 and len(named) == len(header) and any(map(_is_number, header[1:])):
         return named, len(before) - 1
-    numbers = [_is_number(entry) for entry in header]
-    default = [str(place) for place in range(len(header))]  # header of a DataFrame without names
-    # Names differ; counts after the name of a row rarely all do, and that name looks like those below it.
-    is_row = len(set(header[1:])) < len(header[1:]) or _form(*header[:1]) in below
-    if '"' not in line and header != default and (all(numbers) or (all(numbers[1:]) and header[0] and is_row)):
-        raise ValueError(
-            f"its first line must name the columns, but holds counts ({shown(separator.join(header))}); write a "
-            "line of names above it"
-        )
+    _check_has_header(header, line, below, separator)
     return header, len(before)
 
 
-def _form(entry: str = "") -> str:
-    """Return the form of a name: ``A9`` for ``ENSG00000186092``, ``a9`` for ``s12``."""
-    for letters, one in (("[A-Z]+", "A"), ("[a-z]+", "a"), (r"\d+", "9")):
-        entry = re.sub(letters, one, entry)
-    return entry
+def _check_has_header(header: list[str], line: str, below: list[str], separator: str) -> None:
+    """Refuse a first line of counts, and texts that are no tables."""
+    for pattern, found, cure in NO_TABLES:
+        if pattern.match(line):
+            raise ValueError(f"it must be a table with a line of names, not {found}; {cure}")
+    numbers = [_is_number(entry) for entry in header]
+    default = [str(place) for place in range(len(header))]  # header of a DataFrame without names
+    # Names differ; counts after the name of a row rarely all do, and that name looks like those below it.
+    forms = {form(each.partition(separator)[0]) for each in below}
+    is_row = len(set(header[1:])) < len(header[1:]) or form(*header[:1]) in forms
+    if '"' in line or header == default or not (all(numbers) or (all(numbers[1:]) and header[0] and is_row)):
+        return
+    cure = "write a line of names above it"
+    if header[0] == "N_unmapped":
+        cure += ", as 'gene' and 'count', and keep of STAR's three columns that of the strand of your library"
+    elif len(header) == 1 and len(below) > 2 and all(each.strip().isdigit() for each in below[:2]):
+        cure = "of a docword file of UCI, replace the first three lines by one of names: document word count"
+    elif all(numbers) and 2 < len(header) <= MOST_COLUMNS:
+        cure += ", which of a long table are such as 'user', 'item' and 'count'"
+    raise ValueError(
+        f"its first line must name the columns, but holds counts ({shown(separator.join(header))}); {cure}"
+    )
 
 
 def _is_number(entry: str) -> bool:
@@ -203,25 +243,7 @@ def _is_number(entry: str) -> bool:
     return entry.strip()[0] in "+-.0123456789"  # nan and inf count as names
 
 
-# --- names of rows --------------------------------------------------------------------------------
-
-
-def _holds_names(first: Any, is_text_file: bool) -> bool:
-    import pandas as pd
-
-    if first.name in (NO_NAME, "", GENES) or str(first.name).startswith("#"):
-        return True
-    return _has_no_number(first) if is_text_file else not pd.api.types.is_numeric_dtype(first)
-
-
-def _has_no_number(column: Any) -> bool:
-    import pandas as pd
-
-    return not pd.to_numeric(column, errors="coerce").notna().any()
-
-
-def _may_name_rows(header: Any) -> bool:
-    return stem(header) in NAMES_OF_ROWS | NAMES_OF_FEATURES
+# --- mutation types ---------------------------------------------------------------------------------
 
 
 def _with_types(frame: Any) -> Any:

@@ -221,7 +221,7 @@ def test_a_single_row_that_differs_is_no_normalised_matrix():
         [[0.5, 0.5], [0, 1]],
         np.vstack([normalised()[:2], np.zeros((9, 5))]),
         np.random.default_rng(4).gamma(0.7, 2.0, (60, 40)),
-        np.random.default_rng(4).poisson(2.0, (60, 40)) * 0.37,  # multiples of one number
+        np.random.default_rng(4).poisson(2.0, (60, 40)) * np.where(np.arange(40) < 4, 0.5, 1.0),  # reads in two places
         np.full((4, 3), 0.5),  # the same numbers in every row
         [[0.5, 1.5, 3], [1.5, 3, 0.5], [3, 0.5, 1.5]],
         np.full((4, 3), 1e200) * np.arange(1.5, 5.5)[:, None],
@@ -244,6 +244,9 @@ RESCALED = {
     "root": np.sqrt(COUNTED),
     "weights of columns": COUNTED * np.random.default_rng(7).uniform(0.5, 3.0, 40),
     "rounded": (COUNTED / DEPTH * 1e4).round(3)[:, :30],
+    "a common factor": COUNTED * 0.37,
+    "a mean of three": COUNTED / 3,
+    "a mean of two": COUNTED / 2,
 }
 
 

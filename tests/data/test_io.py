@@ -245,9 +245,10 @@ def test_numbers_under_id_are_told(tmp_path):
     path = written(tmp_path, "id,a,b\n1,5,6\n2,0,3\n9,1,1\n")
     with pytest.warns(
         bayesnmf.DataWarning,
-        match="the column 'id' of .*x.csv contains numbers, so it is read as the counts of a feature",
+        match="the column 'id' of .*x.csv contains numbers, and is read as the names of the rows; .*layout=.wide",
     ):
-        assert read_counts(path).feature_names.tolist() == ["id", "a", "b"]
+        assert read_counts(path).feature_names.tolist() == ["a", "b"]
+    assert read_counts(path, layout="wide").feature_names.tolist() == ["id", "a", "b"]
     with pytest.warns(bayesnmf.DataWarning, match="one entry more than its header, so 'id' is read as the counts"):
         assert read_counts(written(tmp_path, "id,a\nu,1,5\nv,2,6\n")).row_names.tolist() == ["u", "v"]
     read_counts(written(tmp_path, "id,a,b\nu,5,6\nv,0,3\nw,1,1\n"))  # names, as they should be

@@ -210,8 +210,11 @@ def test_columns_of_a_long_table_are_found_by_their_headers(tmp_path, header, le
 
 
 def test_repeated_numbers_under_an_identifier_are_told(tmp_path):
-    with pytest.warns(bayesnmf.DataWarning, match="the column 'userId' of .*x.csv contains numbers"):
-        read_counts(written(tmp_path, "userId,a,b\n1,5,6\n1,0,3\n9,1,1\n"))
+    with pytest.warns(bayesnmf.DataWarning) as caught:
+        counts = read_counts(written(tmp_path, "userId,a,b\n1,5,6\n1,0,3\n9,1,1\n"))
+    assert re.search("the column 'userId' of .*x.csv contains numbers", str(caught[0].message))
+    assert "names of rows repeat" in str(caught[1].message)
+    check(counts, [[5, 6], [0, 3], [1, 1]], ["1", "1", "9"], ["a", "b"])
 
 
 def test_the_command_line_takes_a_layout(tmp_path):
@@ -383,8 +386,9 @@ def test_other_headers_leave_a_table_as_it_lies(tmp_path, header):
 
 
 def test_numbers_under_a_header_of_features_are_told(tmp_path):
+    path = written(tmp_path, "gene_id,a,b\n1,5,6\n2,0,3\n9,1,1\n")
     with pytest.warns(bayesnmf.DataWarning, match="the column 'gene_id' of .*x.csv contains numbers"):
-        read_counts(written(tmp_path, "gene_id,a,b\n1,5,6\n2,0,3\n9,1,1\n"))
+        check(read_counts(path, transpose=True), [[5, 0, 1], [6, 3, 1]], ["a", "b"], ["1", "2", "9"])
 
 
 # --- large numbers ----------------------------------------------------------------------------------------

@@ -110,10 +110,11 @@ def open_counts(
         return _on_disk(Blocks(path), dtype, told)
     source = open_source(x, layer, feature_labels)
     try:
-        if source.nnz is None or source.nnz * BYTES_IN_MEMORY > _memory() / 4:
+        dense = int(np.prod(source.shape)) if nan else np.inf  # what has NaN is no table of whole numbers on disk
+        if (dense if source.nnz is None else source.nnz) * BYTES_IN_MEMORY > _memory() / 4:
             blocks = Blocks(x, layer=layer, feature_labels=feature_labels)
             if nan:
-                check_may_have_nan(blocks, "counts too large for memory")
+                check_may_have_nan(blocks, "counts that stay on disk")
             return _on_disk(blocks, dtype, told)
         values, cure = source.read(0, source.shape[0]), source.where_raw_counts_are
         values, lost = without_nan(values) if nan else (values, None)

@@ -96,6 +96,8 @@ def open_source(x: Any, layer: str | None, feature_labels: str | None) -> Source
         _check_order(values, "counts")
         names = np.array(x.obs_names), labels_of(x, "counts", feature_labels)
         return Source(values, "counts", *names, _nnz_of(values), beside=x, layer=layer)
+    if hasattr(x, "compute_chunk_sizes") and np.isnan(x.shape).any():  # as of what pandas or a filter has made
+        x = x.compute_chunk_sizes()
     return Source(x, "counts", nnz=_nnz_of(x))
 
 

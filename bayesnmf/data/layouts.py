@@ -1,0 +1,369 @@
+"""What in a table is no count of a feature: columns about its lines, and counters of programs.
+
+Two things are known: the tables of some tools, by their first headers (`TOOLS`); and what headers say in any table,
+together with the values below them, their place and the other headers. Columns about lines stand before or after the
+counts, so that a gene or a word called ``batch``, ``x`` or ``year`` among others of its kind stays a feature.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayesnmf.checks import is_counted
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.labels import listed
+from bayesnmf.data.long_tables import NAMES_OF_FEATURES, NAMES_OF_ROWS, stem
+from bayesnmf.data.suspicions import warn_of_data
+from bayesnmf.types import Array
+
+NO_NAME = "Unnamed: 0"  # pandas' name for a first column without a header
+
+
+# --- tables of tools ------------------------------------------------------------------------------
+
+
+class Layout(NamedTuple):
+    """The table of a tool, known by its first headers; without `names`, the first of them names the lines.
+
+    Columns whose header is wholly matched by `left` are no counts. With `counts`, this column alone has some, of one
+    sample. With `cure`, none has, and the words say what does. A line whose last name is `outside` is a counter.
+    """
+
+    tool: str
+    header: tuple[str, ...]
+    left: str = ""
+    names: tuple[str, ...] = ()
+    features_in_rows: bool = True
+    counts: str = ""
+    cure: str = ""
+    outside: str = ""
+
+
+_TAXA = "metaphlan -t rel_ab_w_read_stats estimates numbers of reads; join those of all samples in one table"
+_RSEM = ("length", "effective_length", "expected_count")
+_MOLECULES = "count them, as pd.crosstab(frame[{cell!r}], frame[{gene!r}]) does, and write the table that it makes"
+TOOLS = (
+    Layout("featureCounts", ("Geneid", "Chr", "Start", "End", "Strand", "Length"), "Chr|Start|End|Strand|Length"),
+    Layout("featureCounts", ("Status",), cure="it says how many reads were assigned; read the table beside it, whose "
+           "name has no .summary"),
+    Layout("salmon", ("Name", "Length", "EffectiveLength", "TPM", "NumReads"), counts="NumReads"),
+    Layout("kallisto", ("target_id", "length", "eff_length", "est_counts", "tpm"), counts="est_counts"),
+    Layout("RSEM", ("gene_id", "transcript_id(s)", *_RSEM), counts="expected_count"),
+    Layout("RSEM", ("transcript_id", "gene_id", *_RSEM), counts="expected_count"),
+    Layout("Bracken", ("name", "taxonomy_id", "taxonomy_lvl", "kraken_assigned_reads"), counts="new_est_reads"),
+    Layout("Bracken", ("name", "taxonomy_id", "taxonomy_lvl"), r"taxonomy_id|taxonomy_lvl|.*_frac"),
+    Layout("GCT", ("Name", "Description"), "Description"),
+    Layout("mothur", ("Representative_Sequence", "total"), "total"),
+    Layout("mothur", ("label", "Group", "numOtus"), "label|numOtus", ("Group",), features_in_rows=False),
+    Layout("PLINK", ("FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"), "FID|PAT|MAT|SEX|PHENOTYPE", ("IID",), False),
+    Layout("CosMx", ("fov", "cell_ID"), names=("fov", "cell_ID"), features_in_rows=False, outside="0"),
+    Layout("StringTie", ("Gene ID", "Gene Name", "Reference"), cure="prepDE.py of StringTie makes a table of counts"),
+    Layout("Cufflinks", ("tracking_id", "class_code"), cure="count the reads with featureCounts or HTSeq"),
+    Layout("MetaPhlAn", ("#clade_name", "NCBI_tax_id", "relative_abundance"), cure=_TAXA),
+    Layout("MetaPhlAn", ("clade_name", "NCBI_tax_id", "relative_abundance"), cure=_TAXA),
+    Layout("MaxQuant", ("Protein IDs", "Majority protein IDs"), cure="keep the columns 'Majority protein IDs' and "
+           "'MS/MS count ...' of each sample"),
+    Layout("Xenium", ("transcript_id", "cell_id"), cure="it lists molecules: "
+           + _MOLECULES.format(cell="cell_id", gene="feature_name")),
+)  # fmt: skip
+
+
+def read_as_its_tool_says(frame: Any, path: Path) -> Any:
+    """Return the table of a known tool as a frame with the names of its lines as index, and a warning; else None.
+
+    Raises
+    ------
+    ValueError
+        A table of a tool that has no counts.
+    """
+    header = [str(each) for each in frame.columns]
+    known = next((each for each in TOOLS if tuple(header[: len(each.header)]) == each.header), None)
+    if (
+        header
+        and header[0].startswith("#")
+        and stem(header[0]) == "otu"
+        and (after := _after_the_counts(frame, header))
+    ):
+        known = Layout("BIOM", (header[0],), "|".join(map(re.escape, after)))
+    if known is None or (known.header == ("Status",) and "Assigned" not in frame.iloc[:, 0].to_numpy()):
+        return None
+    if known.cure:
+        raise ValueError(f"it is a table of {known.tool} without counts of features: {known.cure}")
+    names = known.names or header[:1]
+    counted = [
+        each for each in header if each not in names and (not known.counts or each == known.counts)
+        and not re.fullmatch(known.left, each)
+    ]  # fmt: skip
+    found = frame[counted].set_axis(joined(frame, names), axis="index").rename_axis(index=names[-1])
+    told = [f"{path} is read as a table of {known.tool}"]
+    if left := [each for each in header if each not in (*names, *counted)]:
+        told.append(f"left out: {', '.join(left)}")
+    if known.outside and (lost := (frame[names[-1]].astype(str) == known.outside).to_numpy()).any():
+        found, told = found[~lost], [*told, f"left out: {lost.sum()} lines of what is in no cell ({names[-1]} 0)"]
+    if known.counts:
+        told.append("it is one sample: write the counts of all in one table, as tximport does in R")
+    if len(told) > 1:
+        warn_of_data("; ".join(told))
+    if known.features_in_rows:
+        found.attrs["features of"] = known.tool
+    return found
+
+
+def _after_the_counts(frame: Any, header: list[str]) -> list[str]:
+    """Return the columns of text, or of a known header, at the end of a table."""
+    last = takewhile(lambda each: holds_text(frame[each]) or each.lower() in WORDS, header[:0:-1])
+    return [*last]
+
+
+def joined(frame: Any, names: Sequence[str], as_they_are: bool = False) -> Any:
+    """Return the names of lines from one column or several as text, with white space around them if `as_they_are`."""
+    import pandas as pd
+
+    texts = [frame[each].astype(object).where(frame[each].notna(), "").astype(str) for each in names]
+    if not as_they_are:
+        texts = [each.str.strip() for each in texts]
+    return pd.Index(texts[0] if len(texts) < 2 else texts[0].str.cat(texts[1:], sep="_"))
+
+
+# --- columns about lines --------------------------------------------------------------------------
+
+# Headers that no feature has, wherever they stand. What scanpy, Seurat and spatial platforms compute for each cell:
+METRICS = re.compile(
+    r"n_?(count|feature|umi|gene|read|transcript)s?([_.]\w+)?|(pct|percent|perc|log1?p|log10|total|sum|mean)[_.].+"
+    r"|(center|centroid|global|local|array|pxl|pixel|image|img|spatial|tissue|umap|tsne|pca?|coord|pos)_?"
+    r"(x|y|z|row|col|[12])([_.].*)?|[xyz][_. ]?(centroid|coord.*|pos.*|loc.*|global.*|slide.*|fov.*|px|um|mm)"
+    r"|(min|max)_[xyz]|(\w+_)?res\.[0-9.]+|seurat_clusters|orig\.ident|(leiden|louvain)([_.].*)?|doublet_?scores?"
+    r"|predicted_doublets?|(s|g2m)[._]score|(cell|nucleus|spot)[_.](area|volume|size|type|count)s?|in_tissue"
+    r"|lib(rary)?[_.]?size|size[_.]?factors?|(transcript|umi|(control|unassigned|deprecated|genomic)_\w+)_counts?"
+    r"|(ncbi_)?tax(onomy|on)?_?id|taxonomy_lvl|lat|lon|latitude|longitude|gene_?(bio)?type|biotype"
+)
+# Those that a feature may have, too: words, and a few genes.
+WORDS = frozenset((
+    "x", "y", "z", "row", "col", "column", "fov", "batch", "group", "label", "class", "cluster", "condition",
+    "treatment", "replicate", "rep", "plate", "well", "lane", "run", "slide", "section", "plot", "site", "station",
+    "quadrat", "year", "month", "week", "day", "date", "hour", "time", "timestamp", "season", "age", "sex", "gender",
+    "phenotype", "status", "stage", "chr", "chrom", "chromosome", "start", "end", "strand", "length", "width", "gc",
+    "area", "volume", "size", "weight", "depth", "elevation", "altitude", "temperature", "ph", "population", "cohort",
+    "study", "tissue", "symbol", "description", "taxonomy", "lineage", "consensus lineage", "confidence", "sequence",
+    "donor", "subject", "target", "outcome", "pseudotime", "phase",
+))  # fmt: skip
+IDENTIFIER = re.compile(r".*[_. -](id|ID|Id|ids)|.*[a-z](ID|Id|IDs)|[FI]ID|.*[_. -][bB]arcodes?")
+YEARS = (1500, 2100)
+MOST_ABOUT = 60  # columns before the first count, and after the last
+LOOKED_AT = 50  # columns of counts beside them
+ALIKE = 0.6  # of the other headers that look alike
+
+
+class About(NamedTuple):
+    """Places of the columns about the lines of a table: those that name them, and others that are no counts."""
+
+    names: list[int]
+    left: list[int]
+
+
+def about_lines(frame: Any, typed: bool = False) -> About:
+    """Return which columns of a table are about its lines, by their headers, values and places.
+
+    Columns of text are found before the first column of counts, and under known headers anywhere. If all columns might
+    be about the lines, those of numbers are counts. Numbers that are written as text are text in a `typed` table.
+    """
+    return _Table(frame, typed).about()
+
+
+class _Table:
+    """A table whose columns are asked whether they are about its lines."""
+
+    def __init__(self, frame: Any, typed: bool) -> None:
+        self.frame, self.typed = frame, typed
+        self.heads = [str(each).strip() for each in frame.columns]
+        self.read: dict[int, Array | None] = {}
+
+    def about(self) -> About:
+        size = len(self.heads)
+        before = self.run(range(size), self.may_be_first)
+        after = self.run(range(size - 1, len(before) - 1, -1), self.is_known)
+        inner = range(len(before), size - len(after))
+        known = [place for place in inner if self.is_certain(place)]
+        others = [place for place in inner if place not in {*known}]
+        names = self.naming(before)
+        asked = [place for place in (*before, *known, *after) if place not in names]
+        if not others:  # they are the features
+            others = [place for place in asked if self.numbers(place) is not None and not self.is_certain(place)]
+            return About(names, sorted({*asked} - {*others}))
+        certain = [place for place in asked if self.is_certain(place) or self.numbers(place) is None]
+        company = bool(certain) or (bool(names) and names[0] > 0 and not self.counts_lines(0))
+        left = [place for place in asked if place in certain or self.is_about(place, others, company)]
+        return About(names, sorted(left))
+
+    def numbers(self, place: int) -> Array | None:
+        """Return the numbers of a column, NaN in place of other entries; None for a column of text alone."""
+        if place not in self.read:
+            self.read[place] = _numbers(self.frame.iloc[:, place], self.typed)
+        return self.read[place]
+
+    def is_certain(self, place: int) -> bool:
+        """Return whether no feature has the header of a column."""
+        return _is_certain(self.heads[place])
+
+    def is_known(self, place: int) -> bool:
+        return self.heads[place].lower() in WORDS or self.is_certain(place)
+
+    def may_be_first(self, place: int) -> bool:
+        return self.is_known(place) or self.numbers(place) is None or self.names_lines(place)
+
+    def run(self, places: Sequence[int], may_be: Callable[[int], bool]) -> list[int]:
+        """Return the places, from an end of the table on, of columns that may be about lines."""
+        return [*takewhile(may_be, places[:MOST_ABOUT])]
+
+    def names_lines(self, place: int) -> bool:
+        """Return whether numbers under a header of samples or features, or none, differ in all lines."""
+        if place == 0 and (self.heads[0] in ("", NO_NAME) or self.heads[0].startswith("#")):
+            return True
+        values: Any = self.numbers(place)
+        known = stem(self.heads[place]) in NAMES_OF_ROWS | NAMES_OF_FEATURES and len(values) > 2
+        return known and _are_whole(values) and len(np.unique(values)) == len(values)
+
+    def counts_lines(self, place: int) -> bool:
+        """Return whether a column without a header is 0, 1, 2, … or 1, 2, 3, …, as pandas and R number lines."""
+        if self.heads[place] not in ("", NO_NAME) or (values := self.numbers(place)) is None:
+            return False
+        return bool(np.all(values == values[:1] + np.arange(len(values))))
+
+    def naming(self, run: list[int]) -> list[int]:
+        """Return the columns of a run that name the lines: the first whose entries differ, else several together."""
+        words = [place for place in run if self.heads[place].lower() in WORDS]
+        able = [
+            place for place in run
+            if self.numbers(place) is None
+            or not (place in words or METRICS.fullmatch(self.heads[place].lower()))
+        ]  # fmt: skip
+        named = [place for place in able if not self.counts_lines(place)] or able
+        different = next((place for place in named if self.frame.iloc[:, place].is_unique), None)
+        if different is not None:
+            return [different]
+        for chosen in (named, sorted({*named, *words})) if named else ():
+            if len(chosen) > 1 and not self.frame.iloc[:, chosen].duplicated().any():
+                return chosen
+        return named[:1]
+
+    def is_about(self, place: int, others: list[int], company: bool) -> bool:
+        """Return whether numbers under a word are about the lines, and not the counts of this word."""
+        values: Any = self.numbers(place)
+        head, beside = self.heads[place], [self.heads[each] for each in others]
+        usual, times = Counter(map(form, beside)).most_common(1)[0]
+        if form(head) != usual or times < ALIKE * len(beside):
+            return True
+        if "year" in head.lower() and np.all((values >= YEARS[0]) & (values <= YEARS[1])):
+            return True
+        if not _are_whole(values):
+            return all(_are_whole(self.numbers(each)) for each in others[:LOOKED_AT])
+        in_order = [self.heads[each] for each in sorted([*others, place])]
+        return company or bool(len(values) > 2 and np.all(values > 0) and sorted(in_order) != in_order)
+
+
+def _is_certain(head: str) -> bool:
+    return bool(METRICS.fullmatch(head.lower()) or IDENTIFIER.fullmatch(head))
+
+
+def _numbers(column: Any, typed: bool) -> Array | None:
+    import pandas as pd
+
+    is_text = pd.api.types.is_string_dtype(column)
+    if not pd.api.types.is_numeric_dtype(column) and (
+        (typed and is_text) or not (is_text or column.dtype == object)  # the last are dates and categories
+    ):
+        return None
+    found = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    return None if is_text and len(found) and np.isnan(found).all() else found
+
+
+def holds_text(column: Any, typed: bool = False) -> bool:
+    """Return whether a column has no number in it; in a `typed` table, those that are written as text are none."""
+    return _numbers(column, typed) is None
+
+
+def _are_whole(values: Any) -> bool:
+    return values is None or bool(np.all((values >= 0) & (values == np.floor(values))))
+
+
+def form(entry: str = "") -> str:
+    """Return the form of a name: ``A9`` for ``ENSG00000186092``, ``a9`` for ``s12``."""
+    for letters, one in (("[A-Z]+", "A"), ("[a-z]+", "a"), (r"\d+", "9")):
+        entry = re.sub(letters, one, entry)
+    return entry
+
+
+def warn_of_columns(counts: Counts) -> None:
+    """Warn of features that are about the rows, as identifiers, coordinates and measures of each."""
+    import pandas as pd
+
+    heads, most = [str(each) for each in counts.feature_names], counts.shape[1]
+    ends = {*range(min(MOST_ABOUT, most)), *range(max(most - MOST_ABOUT, 0), most)}
+    chosen = sorted(ends | {place for place, head in enumerate(heads) if _is_certain(head)})
+    if not any(_is_certain(heads[place]) or heads[place].lower() in WORDS for place in chosen):
+        return
+    frame = pd.DataFrame(counts.matrix[:, chosen].toarray(), columns=[heads[place] for place in chosen])
+    about = about_lines(frame)
+    found = [heads[chosen[place]] for place in sorted({*about.names, *about.left})]
+    if found and len(found) < most:
+        warn_of_data(
+            f"counts have columns that look as if they were about the rows, and no counts: {listed(found)}; each is "
+            f"taken as a feature; leave them out, as counts.drop(columns={found[:MOST_SHOWN]}) does"
+        )
+
+
+# --- counters of programs -------------------------------------------------------------------------
+
+# Reads, or transcripts, that programs could not count for any feature.
+COUNTERS = re.compile(
+    r"_*(no_feature|too_low_aQual|not_aligned|alignment_not_unique)|__ambiguous"  # HTSeq
+    r"|N_(unmapped|multimapping|noFeature|ambiguous)"  # STAR
+    r"|Unassigned_\w+"  # featureCounts
+    r"|(UNMAPPED|UNINTEGRATED|UNGROUPED|UNCLASSIFIED)(\|.*)?"  # HUMAnN, MetaPhlAn
+)
+COUNTERS_OR_WORDS = frozenset(("unmapped", "ambiguous", "unclassified", "no_match", "nomatch"))
+MOST_SHOWN = 8
+
+
+def counters_among(names: Sequence[Any]) -> Array:
+    """Return which names are those of counters: of programs, or words that look unlike the other names."""
+    texts = [str(each) for each in names]
+    found = np.array([bool(COUNTERS.fullmatch(each)) for each in texts], dtype=bool)
+    words = [place for place, each in enumerate(texts) if each.lower() in COUNTERS_OR_WORDS]
+    if words and not found.all():
+        others = Counter(form(each) for place, each in enumerate(texts) if place not in words and not found[place])
+        for place in words:
+            found[place] = bool(found.any()) or others[form(texts[place])] < ALIKE * sum(others.values())
+    return found if not found.all() else np.zeros(len(texts), dtype=bool)
+
+
+def without_counters(counts: Counts, path: Path) -> Counts:
+    """Return the counts of a file without counters of programs among its rows and features, with a warning."""
+    for side, names in (("row", counts.row_names), ("feature", counts.feature_names)):
+        if is_counted(names) or not (found := counters_among(names)).any():
+            continue
+        warn_of_data(
+            f"counts in {path} have what a program could not count for any feature, left out: "
+            f"{listed([str(each) for each in names[found]])}"
+        )
+        kept = np.flatnonzero(~found)
+        counts = counts.rows(kept) if side == "row" else counts.columns(kept)
+    return counts
+
+
+def warn_of_counters(counts: Counts) -> None:
+    """Warn of counters of programs among rows and features, which are taken as data."""
+    for side, names in (("rows", counts.row_names), ("features", counts.feature_names)):
+        if not is_counted(names) and (found := counters_among(names)).any():
+            shown = [str(each) for each in names[found]]
+            warn_of_data(
+                f"counts have {side} that are counters of a program, of what it could not count for any feature: "
+                f"{listed(shown)}; leave them out"
+            )
