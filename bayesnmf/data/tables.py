@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,8 @@ NO_TABLES = (
     (re.compile(r"\s*\S+(\s+\d+:\d+(\.\d*)?)+\s*$"), "pairs of a feature and a count, as of svmlight and Blei's LDA-C",
      "pass the counts that sklearn.datasets.load_svmlight_file(path)[0] reads"),
     (re.compile(r".+::.+::"), "entries with '::' between them", "replace it by tabs, and write a line of names above"),
-    (re.compile(r"\s*\d+\.\d+\t\d+\t\d+\t[UR]\t"), "a report of Kraken", "make a table of the reports of all samples, as "
-     "combine_bracken_outputs.py or kraken-biom does"),
+    (re.compile(r"\s*\d+\.\d+\t\d+\t\d+\t[UR]\t"), "a report of Kraken", "make a table of those of all "
+     "samples, as combine_bracken_outputs.py or kraken-biom does"),
 )  # fmt: skip
 LINES_BELOW = 20  # the first line, whose names are compared with its own
 MOST_LABELS = 4  # columns that name a mutation type together

@@ -1,0 +1,250 @@
+"""Small tables as tools write them, by their documentation: what comes out, or what is said.
+
+A case is the tool, the file's name and text, and what is expected: row names, feature names and the total of the
+counts, words of each warning, or words of the refusal. Warnings that are not expected fail the test.
+"""
+
+import gzip
+import re
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.io import mmwrite
+from scipy.sparse import coo_array
+
+import bayesnmf
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.reading import read_counts
+
+TURNED = "features in their rows"
+
+
+class Case(NamedTuple):
+    tool: str
+    name: str
+    text: str
+    rows: str = ""
+    features: str = ""
+    total: float = 0
+    said: tuple[str, ...] = ()
+    refused: str = ""
+    how: dict[str, Any] = {}
+
+
+def tabs(text):
+    """Return a text with tabs in place of runs of two or more spaces, without the margin."""
+    return re.sub(r" {2,}", "\t", "\n".join(line.strip() for line in text.strip().splitlines())) + "\n"
+
+
+CASES = [
+    # --- counters of programs (F8) and annotation of genes
+    Case("HTSeq, files joined under a header", "htseq.tsv", tabs("""
+        gene  s1  s2
+        ENSG1  3  1
+        ENSG2  0  5
+        __no_feature  900  800
+        __ambiguous  10  20
+        __too_low_aQual  0  0
+        __not_aligned  50  60
+        __alignment_not_unique  70  80"""),
+        "s1 s2", "ENSG1 ENSG2", 9, (TURNED, "could not count for any feature, left out: '__no_feature'")),
+    Case("STAR, ReadsPerGene of samples joined", "star.tsv", tabs("""
+        gene_id  s1  s2
+        N_unmapped  900  800
+        N_multimapping  90  80
+        N_noFeature  9  8
+        N_ambiguous  1  2
+        ENSG1  3  1
+        ENSG2  0  5"""),
+        "s1 s2", "ENSG1 ENSG2", 9, (TURNED, "left out: 'N_unmapped'")),
+    Case("STAR, as it is written", "ReadsPerGene.out.tab",
+         "N_unmapped\t9\t8\t7\nN_multimapping\t1\t2\t2\nENSG1\t3\t0\t3\n",
+         refused="must name the columns, but holds counts .*keep of STAR's three columns that of the strand"),
+    Case("CITE-seq-Count, as a table", "tags.csv", ",cell1,cell2\nCD3-ACGT,5,6\nCD4-TTGA,1,0\nunmapped,99,80\n",
+         "cell1 cell2", "CD3-ACGT CD4-TTGA", 12, ("left out: 'unmapped'",), how={"transpose": True}),
+    Case("counters in columns", "cells.csv", ",ENSG1,ENSG2,__no_feature,__ambiguous\nc1,1,2,90,9\nc2,3,0,80,8\n",
+         "c1 c2", "ENSG1 ENSG2", 6, ("left out: '__no_feature', '__ambiguous'",)),
+    Case("HUMAnN, pathways by taxon", "humann.tsv", tabs("""
+        # Pathway  s1_Abundance  s2_Abundance
+        UNMAPPED  187  90
+        UNINTEGRATED  87  30
+        PWY-1: a  7  3
+        PWY-2: b  2  8"""),
+        "s1_Abundance s2_Abundance", "PWY-1: a|PWY-2: b", 20, ("left out: 'UNMAPPED'",), how={"transpose": True}),
+    Case("QIIME 2, whose Unassigned are sequences that were counted", "table.tsv", tabs("""
+        # Constructed from biom file
+        #OTU ID  s1  s2
+        k__Bacteria;p__Firmicutes  3.0  1.0
+        k__Archaea;p__X  1.0  2.0
+        Unassigned  2.0  4.0"""),
+        "s1 s2", "k__Bacteria;p__Firmicutes k__Archaea;p__X Unassigned", 13, (TURNED,)),
+    Case("QIIME, with taxonomy and confidence", "taxa.tsv", tabs("""
+        #OTU ID  s1  s2  taxonomy  Confidence
+        a1  3.0  1.0  k__Bacteria  0.99
+        a2  1.0  2.0  k__Archaea  0.7"""),
+        "s1 s2", "a1 a2", 7, (TURNED, "BIOM; left out: taxonomy, Confidence")),
+    Case("words that are counters elsewhere", "docs.csv",
+         "doc,cat,ambiguous,unmapped,dog,tree\nd1,1,2,0,4,1\nd2,0,3,1,5,0\n",
+         "d1 d2", "cat ambiguous unmapped dog tree", 17),
+    Case("featureCounts, summary", "counts.txt.summary",
+         "Status\ta.bam\tb.bam\nAssigned\t900\t800\nUnassigned_Unmapped\t5\t6\nUnassigned_NoFeatures\t7\t8\n",
+         refused="table of featureCounts without counts of features: .*no .summary"),
+    # --- tables of one sample (F9)
+    Case("salmon", "quant.sf", tabs("""
+        Name  Length  EffectiveLength  TPM  NumReads
+        ENST1  900  700.5  12.5  30
+        ENST2  400  200.5  2.5  7"""),
+        "NumReads", "ENST1 ENST2", 37, (TURNED, "salmon; left out: Length, EffectiveLength, TPM; it is one sample")),
+    Case("kallisto", "abundance.tsv", tabs("""
+        target_id  length  eff_length  est_counts  tpm
+        ENST1  900  700.5  30  12.5
+        ENST2  400  200.5  7  2.5"""),
+        "est_counts", "ENST1 ENST2", 37, (TURNED, "kallisto; left out: length, eff_length, tpm")),
+    Case("RSEM, genes", "s1.genes.results", tabs("""
+        gene_id  transcript_id(s)  length  effective_length  expected_count  TPM  FPKM
+        ENSG1  ENST1,ENST2  900  700.5  30  12.5  11.5
+        ENSG2  ENST3  400  200.5  7  2.5  2.1"""),
+        "expected_count", "ENSG1 ENSG2", 37, (TURNED, "RSEM; left out: .*TPM, FPKM")),
+    Case("RSEM, isoforms", "s1.isoforms.results", tabs("""
+        transcript_id  gene_id  length  effective_length  expected_count  TPM  FPKM  IsoPct
+        ENST1  ENSG1  900  700.5  30  12.5  11.5  60
+        ENST2  ENSG1  400  200.5  7  2.5  2.1  40"""),
+        "expected_count", "ENST1 ENST2", 37, (TURNED, "RSEM; left out: .*IsoPct")),
+    Case("StringTie", "gene_abund.tab", tabs("""
+        Gene ID  Gene Name  Reference  Strand  Start  End  Coverage  FPKM  TPM
+        ENSG1  A  1  +  5  90  3.5  1.5  2.5"""),
+        refused="table of StringTie without counts of features: prepDE.py"),
+    Case("Bracken", "s1.bracken.tsv", tabs("""
+        name  taxonomy_id  taxonomy_lvl  kraken_assigned_reads  added_reads  new_est_reads  fraction_total_reads
+        Bacteroides  816  G  10  5  15  0.6
+        Prevotella  838  G  8  2  10  0.4"""),
+        "new_est_reads", "Bacteroides Prevotella", 25, (TURNED, "Bracken; left out: taxonomy_id")),
+    Case("combine_bracken_outputs", "bracken.tsv", tabs("""
+        name  taxonomy_id  taxonomy_lvl  s1_num  s1_frac  s2_num  s2_frac
+        Bacteroides  816  G  15  0.6  3  0.3
+        Prevotella  838  G  10  0.4  7  0.7"""),
+        "s1_num s2_num", "Bacteroides Prevotella", 35, (TURNED, "Bracken; left out: taxonomy_id, taxonomy_lvl, s1_frac")),
+    Case("Kraken", "report.txt", " 12.5\t1000\t1000\tU\t0\tunclassified\n 87.5\t7000\t10\tR\t1\troot\n",
+         refused="not a report of Kraken; make a table"),
+    Case("MetaPhlAn", "profile.txt", tabs("""
+        #mpa_v30
+        #clade_name  NCBI_tax_id  relative_abundance  additional_species
+        k__Bacteria  2  100.0  x
+        k__Bacteria|p__F  1239  60.0  y"""),
+        refused="table of MetaPhlAn without counts of features"),
+    # --- columns about the lines (F7)
+    Case("CosMx", "exprMat_file.csv", "fov,cell_ID,AATK,ABL1,ACTB\n1,0,90,80,70\n1,1,3,0,1\n1,2,0,2,4\n2,1,1,1,1\n",
+         "1_1 1_2 2_1", "AATK ABL1 ACTB", 13, ("CosMx; left out: 1 lines of what is in no cell",)),
+    Case("batches and identifiers before genes", "x.csv", "batch,cell_id,g1,g2\n1,11,3,0\n1,12,0,2\n2,13,1,4\n",
+         "11 12 13", "g1 g2", 10, ("no counts, left out: 'batch'", "'cell_id' of .* is read as the names of the rows")),
+    Case("an index of pandas before identifiers", "x.csv", ",sample_id,g1,g2\n0,7,3,0\n1,9,0,2\n2,8,1,4\n",
+         "7 9 8", "g1 g2", 10, ("'sample_id' of .* is read as the names of the rows",)),
+    Case("coordinates", "x.csv", "barcode,x,y,g1,g2\nAC-1,10,20,3,0\nAG-1,11,21,0,2\nAT-1,12,25,1,4\n",
+         "AC-1 AG-1 AT-1", "g1 g2", 10, ("left out: 'x', 'y'",)),
+    Case("what Seurat computes", "x.csv", "barcode,nCount_RNA,nFeature_RNA,percent.mt,g1,g2\nA,3,1,0.5,3,0\nB,2,1,0.1,0,2\n",
+         "A B", "g1 g2", 5, ("left out: 'nCount_RNA', 'nFeature_RNA', 'percent.mt'",)),
+    Case("what scanpy computes, after the counts", "x.csv",
+         "barcode,g1,g2,n_genes_by_counts,total_counts,leiden\nA,3,0,1,3,0\nB,0,2,1,2,1\n",
+         "A B", "g1 g2", 5, ("left out: 'n_genes_by_counts', 'total_counts', 'leiden'",)),
+    Case("PLINK", "x.raw", "FID IID PAT MAT SEX PHENOTYPE rs1_A rs2_G\nF1 I1 0 0 1 2 0 1\nF2 I2 0 0 2 1 2 1\n",
+         "I1 I2", "rs1_A rs2_G", 4, ("PLINK; left out: FID, PAT, MAT, SEX, PHENOTYPE",)),
+    Case("mothur, shared", "x.shared", "label\tGroup\tnumOtus\tOtu001\tOtu002\n0.03\tF3D0\t2\t5\t1\n0.03\tF3D1\t2\t0\t7\n",
+         "F3D0 F3D1", "Otu001 Otu002", 13, ("mothur; left out: label, numOtus",)),
+    Case("mothur, count table", "x.count_table", "Representative_Sequence\ttotal\tF3D0\tF3D1\nM1\t6\t5\t1\nM2\t7\t0\t7\n",
+         "F3D0 F3D1", "M1 M2", 13, (TURNED, "mothur; left out: total")),
+    Case("GTEx", "x.gct", "#1.2\n2\t2\nName\tDescription\ts1\ts2\nENSG1\tDDX11L1\t3\t1\nENSG2\tWASH7P\t0\t5\n",
+         "s1 s2", "ENSG1 ENSG2", 9, (TURNED, "GCT; left out: Description")),
+    Case("genes with their symbols and places", "x.tsv", tabs("""
+        gene_id  gene_name  chr  start  end  strand  s1  s2
+        ENSG1  A1BG  19  100  900  -  3  1
+        ENSG2  NAT2  8  200  700  +  0  5"""),
+        "s1 s2", "ENSG1 ENSG2", 9, (TURNED, "left out: 'gene_name', 'chr', 'start', 'end', 'strand'")),
+    Case("MERSCOPE", "cell_by_gene.csv", "cell,PDK4,CCL26,Blank-1\n110,3,0,0\n111,0,2,1\n115,1,4,0\n",
+         "110 111 115", "PDK4 CCL26 Blank-1", 11, ("'cell' of .* is read as the names of the rows",)),
+    Case("plots of years", "x.csv", "site,year,bufo,rana,hyla\nA,1998,3,0,1\nB,1999,0,2,0\nC,1999,1,4,2\n",
+         "A B C", "bufo rana hyla", 13, ("left out: 'year'",)),
+    Case("plates and wells", "x.csv", "plate,well,g1,g2,g3,g4,g5\nP1,A1,1,0,2,0,1\nP1,A2,0,3,1,1,0\nP2,A1,2,1,0,0,1\nP2,A2,1,1,1,1,1\n",
+         "P1_A1 P1_A2 P2_A1 P2_A2", "g1 g2 g3 g4 g5", 18, ("'plate' and 'well', which together name the rows",)),
+    Case("MaxQuant", "proteinGroups.txt", "Protein IDs\tMajority protein IDs\tIntensity a\tMS/MS count a\nP1;P2\tP1\t9\t3\n",
+         refused="table of MaxQuant without counts of features: keep"),
+    Case("Xenium, molecules", "transcripts.csv",
+         "transcript_id,cell_id,overlaps_nucleus,feature_name,x_location,y_location,z_location,qv\n1,5,1,ACTB,2.5,3.5,1.0,40\n",
+         refused="it lists molecules: count them, as pd.crosstab"),
+    # --- headers that are features (no false alarm)
+    Case("words of texts", "docs.csv", "doc,batch,cat,dog,label,total,x,y,year\nd1,1,0,3,0,0,1,0,2\nd2,0,2,0,4,0,0,1,0\nd3,2,1,1,0,1,0,0,1\n",
+         "d1 d2 d3", "batch cat dog label total x y year", 20),
+    Case("words of texts, as they came", "docs.csv", "doc,the,year,label,cat,batch\nd1,9,0,3,0,0\nd2,0,2,0,4,1\nd3,2,1,1,0,0\n",
+         "d1 d2 d3", "the year label cat batch", 23),
+    Case("letters", "letters.csv", "text,x,y,z,a,b\nt1,0,1,0,9,2\nt2,1,0,0,7,3\nt3,0,2,1,8,1\n",
+         "t1 t2 t3", "x y z a b", 35),
+    Case("features alone", "x.csv", "x,y,z\n1,2,3\n4,5,6\n7,8,8\n", "0 1 2", "x y z", 44),
+    Case("all numbers are counts if it is said", "x.csv", "batch,cell_id,g1\n1,11,3\n1,12,0\n2,13,1\n",
+         "0 1 2", "batch cell_id g1", 44, how={"layout": "wide"}),
+    # --- long tables (F18)
+    *(
+        Case(f"orders under {header}", "x.csv", f"{header}\n1,10,2\n1,11,1\n2,10,5\n", "1 2", "10 11", 8)
+        for header in ("customer_id,product_id,quantity", "user_id,artist_id,play_count", "doc_id,term_id,tf",
+                       "customer,product,quantity", "userID,artistID,weight", "cell_id,gene_id,umis")
+    ),
+    Case("two identifiers that are not known", "x.csv", "shop_id,part_id,amount\n1,10,2\n1,11,1\n2,10,5\n", "1 2", "10 11", 8,
+         ("read as a long table of 'shop_id', 'part_id' and 'amount'; name them 'sample'",)),
+    Case("samples and features under a header of no meaning", "x.csv", "customer,product,zzz\n1,10,2\n1,11,1\n2,10,5\n",
+         "1 2", "10 11", 8, ("read as a long table of 'customer', 'product' and 'zzz'",)),
+    Case("cover of plants", "x.csv", "plot_id,taxon_id,cover,year\n1,10,2,1999\n1,11,1,1999\n2,10,5,1998\n",
+         "1 2", "10 11", 8, ("long table of 'plot_id', 'taxon_id' and 'cover'; left out: 'year'",)),
+    Case("MovieLens, ratings", "ratings.csv", "userId,movieId,rating,timestamp\n1,10,2,964982703\n1,11,1,964982704\n2,10,5,964982705\n",
+         "1 2", "10 11", 8, ("left out: 'timestamp'",)),
+    Case("MovieLens, u.data", "u.data", "196\t242\t3\t881250949\n186\t302\t3\t891717742\n22\t377\t1\t878887116\n",
+         refused="but holds counts .*write a line of names above it, which of a long table are such as 'user', 'item'"),
+    Case("MovieLens, ratings.dat", "ratings.dat", "1::1193::5::978300760\n1::661::3::978302109\n",
+         refused="not entries with '::' between them; replace it by tabs"),
+    Case("a list of events", "x.csv", "user_id,item_id,timestamp\n1,10,964982703\n1,11,964982704\n2,10,964982705\n",
+         refused=r"list of 'user_id' and 'item_id' without a column of counts: .*frame.groupby\(\['user_id', 'item_id'\]\)"),
+    Case("two columns of numbers", "x.csv", "user_id,item_id,likes,shares\n1,10,2,3\n1,11,1,4\n2,10,5,6\n",
+         refused="counts may be in 'likes', 'shares': name their column 'count'; pass layout=.long"),
+    Case("two columns of numbers, said to be long", "x.csv", "user_id,item_id,likes,shares\n1,10,2,3\n1,11,1,4\n2,10,5,6\n",
+         "1 2", "10 11", 8, ("left out: 'shares'",), how={"layout": "long"}),
+    Case("text, text, numbers", "x.csv", "visitant,page,hits,seconds\na,p,2,3\na,q,1,4\nb,p,5,6\n",
+         refused=r"must be a long or a wide table: .*say layout=.long. or layout=.wide"),
+    Case("text, text, numbers, said to be long", "x.csv", "visitant,page,hits,seconds\na,p,2,3\na,q,1,4\nb,p,5,6\n",
+         "a b", "p q", 8, ("left out: 'seconds'",), how={"layout": "long"}),
+    Case("LastFM, without headers", "plays.tsv", "00000c\tmb1\tbetty\t2137\n00000c\tmb2\tdie\t1099\n00001a\tmb1\tbetty\t9\n",
+         refused="first line must name the columns, but holds a count"),
+    Case("UCI, docword", "docword.kos.txt", "3\n4\n5\n1 2 1\n1 3 2\n",
+         refused="of a docword file of UCI, replace the first three lines by one of names: document word count"),
+    Case("Blei's LDA-C", "ap.dat", "3 0:1 6:2 9:1\n2 0:1 3:4\n", refused="pairs of a feature and a count, .*load_svmlight_file"),
+    Case("svmlight", "x.txt", "1 1:3 7:2\n-1 2:4\n", refused="pairs of a feature and a count, .*load_svmlight_file"),
+    # --- missing cells (F16)
+    Case("NA, refused with the way", "x.csv", ",a,b\ns1,NA,2\ns2,3,4\n", refused="column 'a': .*NA.*say missing='nan'"),
+    Case("empty cells, refused with the way", "x.csv", ",a,b\ns1,,2\ns2,3,4\n", refused="must be finite .*missing='nan'"),
+    Case("NA", "x.csv", ",a,b\ns1,NA,2\ns2,3,4\n", "s1 s2", "a b", 9, how={"missing": "nan"}),
+    Case("empty cells, turned", "x.csv", "gene,s1,s2\na,,3\nb,2,n/a\n", "s1 s2", "a b", 5, (TURNED,), how={"missing": "nan"}),
+    Case("a long table of NA", "x.csv", "sample,gene,count\ns1,a,NA\ns1,b,2\ns2,a,3\n", "s1 s2", "a b", 5, how={"missing": "nan"}),
+    # --- suffixes of SigProfiler (F51)
+    *(Case("SigProfiler", f"x.SBS6.{end}", "MutationType\tt1\tt2\nC>A\t3\t1\nC>G\t1\t2\n", "t1 t2", "C>A C>G", 7, (TURNED,))
+      for end in ("all", "exome", "region", "dat", "data")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.tool}-{case.name}")
+def test_a_table_is_read_right_or_refused(tmp_path, case):
+    path = tmp_path / case.name
+    path.write_text(case.text)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if case.refused:
+            with pytest.raises(ValueError, match=case.refused):
+                read_counts(path, **case.how)
+            return
+        counts = read_counts(path, **case.how)
+    said = [str(each.message) for each in caught]
+    for words in case.said:
+        assert any(re.search(words, each) for each in said), (words, said)
+    assert len(said) == len(case.said), said
+    assert [str(name) for name in counts.row_names] == case.rows.split()
+    split = "|" if "|" in case.features else None
+    assert [str(name) for name in counts.feature_names] == case.features.split(split)
+    assert counts.total == case.total
