@@ -85,7 +85,7 @@ def with_data(matrix: csr_array, data: Array) -> csr_array:
     return found
 
 
-def completed(counts: Counts) -> tuple[Counts, Counts]:
+def halves_of_rows(counts: Counts) -> tuple[Counts, Counts]:
     """Split each row in halves at random, by a seed that depends on its counts alone; return both.
 
     Only whole counts are held out: what is beyond the whole number stays in the first half.

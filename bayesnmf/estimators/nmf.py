@@ -24,7 +24,7 @@ from bayesnmf.data.labels import Order, order_of, split_labels
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import check_distinct, in_feature_order, with_names
 from bayesnmf.data.seeds import seeds_of
-from bayesnmf.data.splitting import completed
+from bayesnmf.data.splitting import halves_of_rows
 from bayesnmf.data.suspicions import warn_of_data, warn_of_empty_rows
 from bayesnmf.data.texts import check_no_texts
 from bayesnmf.estimators.checks import check_not_negative, check_one_matrix, check_streamed
@@ -200,7 +200,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         counts = check_complete(self._counts(X), "score")
         if not counts.is_integer:
             warn_of_data("X must be whole numbers for a score: parts of counts are never held out; round them")
-        seen, held_out = completed(counts)
+        seen, held_out = halves_of_rows(counts)
         projected = self._projected(seen, 0.5, covariates=covariates, batch=batch)
         return score(projected, held_out, background(self.fit_.counts), SCORE_DRAWS, 0, MOST_SCORE_DRAWS).per_count
 

@@ -148,6 +148,15 @@ def check_has_learned(rows: int, what: str) -> None:
         )
 
 
+def check_rows_of_stream(counts: Counts, total: int | None) -> None:
+    """Refuse a block with more rows than there are in all."""
+    if total is not None and (rows := counts.shape[0]) > total:
+        raise ValueError(
+            f"total_rows={total} must be the number of different rows of the whole data: found a block of {rows:,}; "
+            f"give bayesnmf.MinibatchVI(total_rows=...) of at least {rows}, or leave it out"
+        )
+
+
 def _check_range(value: Any, name: str, limits: tuple[float, float], dtype: str) -> None:
     least, most = limits
     array = np.asarray(value, np.float64)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from math import isfinite
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -221,9 +222,13 @@ def progress_bar() -> Iterator[ProgressReport]:
         *(() if narrow else (TextColumn("{task.fields[objective]}"),)),
     )
     with Progress(*columns, console=console) as bar:
-        tasks, reached = dict[str, Any](), dict[str, int]()
+        tasks, reached, lock = dict[str, Any](), dict[str, int](), Lock()
 
         def report(label: str, done: int, total: int, objective: float) -> None:
+            with lock:  # chains are threads, and two may be the first to report
+                show(label, done, total, objective)
+
+        def show(label: str, done: int, total: int, objective: float) -> None:
             if label not in tasks:
                 for other, number in reached.items():  # has ended, mostly before its last step
                     bar.update(tasks[other], completed=number, total=number)

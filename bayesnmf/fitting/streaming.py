@@ -17,7 +17,7 @@ from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import is_nan, with_missing, without_missing
 from bayesnmf.data.naming import of_features
 from bayesnmf.data.suspicions import warn_of_empty_rows
-from bayesnmf.fitting.checks import check_has_learned, check_stream, check_total
+from bayesnmf.fitting.checks import check_has_learned, check_rows_of_stream, check_stream, check_total
 from bayesnmf.fitting.closed_form import batching_of, fit_of_ascent
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import Job, check_combination, resolve_priors
@@ -143,9 +143,10 @@ class MinibatchVI:
         Raises
         ------
         TypeError, ValueError
-            Counts that `fit` would refuse, or with features that differ from earlier blocks.
+            Counts that `fit` would refuse, with features that differ from earlier blocks, or more than `total_rows` rows.
         """
         data = self._checked(counts, row_exposure, observed, missing)
+        check_rows_of_stream(data, self.total_rows)
         if self._first is None:
             self._begin(data)
         self._start_from_more_rows(data)

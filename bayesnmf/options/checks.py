@@ -231,11 +231,17 @@ def _options_with_rates(options: Any, noise: NegativeBinomial) -> Any:
 def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) -> None:
     """Refuse what cannot be fitted with a noise other than Poisson."""
     what, able = f"noise={noise.word!r}", [name for name, each in ALGORITHMS.items() if noise.word in each.noises]
-    if noise.word not in OF_METHODS.get(method, ()) and not any(method in ALGORITHMS[each].methods for each in able):
-        more = "".join(f", {each!r}" for each, words in OF_METHODS.items() if noise.word in words)
+    methods = dict.fromkeys(each for name in able for each in ALGORITHMS[name].methods)
+    methods |= dict.fromkeys(each for each, words in OF_METHODS.items() if noise.word in words)
+    if not methods:
         raise ValueError(
-            f"{what} needs method='map', 'vi'{more} or 'gibbs': found {method!r}, which draws or scores Poisson counts"
+            f"{what} is fitted by no method: no algorithm has {noise.word!r} among its noises; use noise='nb1', or name "
+            "it in those of an algorithm (bayesnmf.options.algorithms)"
         )
+    if method not in methods:
+        *first, last = sorted(methods, key="gibbs".__eq__)
+        listed = " or ".join(filter(None, [", ".join(map(repr, first)), repr(last)]))
+        raise ValueError(f"{what} needs method={listed}: found {method!r}, which draws or scores Poisson counts")
     if getattr(noise, "by", None) == "matrix" and noise.groups is None:  # type: ignore[union-attr]
         raise ValueError("dispersion='matrix' needs counts of several matrices in bayesnmf.fit; leave it out elsewhere")
     if method == "smc":

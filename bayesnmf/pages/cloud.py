@@ -11,6 +11,9 @@ from matplotlib.colors import to_hex
 from bayesnmf.pages.parts import Cloud, Dot, Legend
 from bayesnmf.pages.reading import Read
 from bayesnmf.plots.style import OTHERS, PALETTE, leading
+from bayesnmf.results.kept import kept_with_fit
+from bayesnmf.results.record import FitRecord
+from bayesnmf.results.topic_model import to_topic_model
 from bayesnmf.types import Array
 
 MOST, FEWEST = 2000, 20  # samples
@@ -24,14 +27,10 @@ TOLD = (
 
 def cloud_of(read: Read) -> Cloud | None:
     """Return the picture; None for one or two components, for few samples, and without scikit-learn."""
-    counted = np.flatnonzero(read.lead >= 0)
-    rows = counted[np.linspace(0, len(counted) - 1, min(len(counted), MOST)).round().astype(int)]
-    if read.fit.rank < 3 or len(rows) < FEWEST or find_spec("sklearn") is None:
+    placed = _placed(read.fit)
+    if placed is None:
         return None
-    roots = np.sqrt(read.shares[rows])
-    if not roots.std(axis=0).any():
-        return None
-    places, by_component = _in_plane(roots), _of_components(read)
+    (rows, places), by_component = placed, _of_components(read)
     legends, groups = [by_component[0]], read.given.groups
     numbers = by_component[1][read.lead[rows]][:, None]
     if groups is not None:
@@ -44,6 +43,17 @@ def cloud_of(read: Read) -> Cloud | None:
     ]
     some = f" {len(rows):,} of {len(read.shares):,} samples are shown." if len(rows) < len(read.shares) else ""
     return Cloud(dots, legends, f"{TOLD}{some}", WIDTH, HEIGHT)
+
+
+@kept_with_fit
+def _placed(fit: FitRecord) -> tuple[Array, Array] | None:
+    """Return the rows that are shown and their places, the same in every page of the fit; None for no picture."""
+    shares, counted = to_topic_model(fit).proportions, np.flatnonzero(fit.counts.row_totals > 0)
+    rows = counted[np.linspace(0, len(counted) - 1, min(len(counted), MOST)).round().astype(int)]
+    if fit.rank < 3 or len(rows) < FEWEST or find_spec("sklearn") is None:
+        return None
+    roots = np.sqrt(shares[rows])
+    return (rows, _in_plane(roots)) if roots.std(axis=0).any() else None
 
 
 def _in_plane(roots: Array) -> Array:

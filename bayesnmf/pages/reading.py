@@ -16,6 +16,7 @@ from bayesnmf.plots.style import colours_of_leading, leading
 from bayesnmf.priors.noise import Quasi
 from bayesnmf.results.cautions import excess_of_noise
 from bayesnmf.results.intervals import for_intervals
+from bayesnmf.results.kept import kept_with_fit
 from bayesnmf.results.replication import number_to_replicate
 from bayesnmf.results.topic_model import to_topic_model
 from bayesnmf.studies.selection.result import Selection
@@ -60,12 +61,17 @@ def read(fit: Fit, given: Given) -> Read:
     lead = fit.leading_components()["component"].cat.codes.to_numpy(np.intp)
     sizes = fit.expected_sizes / max(fit.expected_sizes.sum(), np.finfo(float).tiny)
     colours = colours_of_leading(fit.rank, leading(fit.expected_sizes, None))  # as in the structure plot
-    why, found = _why_unchecked(fit), None
-    if not why:
-        found = predictive_checks(fit, number_to_replicate(fit, REPLICATES), seed=fit.seed)
+    why = _why_unchecked(fit)
+    found = None if why else _checks_of(fit)
     own: Any = list(map(to_hex, colours))
     shares, excess = to_topic_model(fit).proportions, excess_of_noise(fit)
     return Read(fit, given, for_intervals(fit), shares, sizes, lead, own, found, why, excess)
+
+
+@kept_with_fit
+def _checks_of(fit: Any) -> PredictiveChecks:
+    """Return predictive checks, which a second page of the fit has again."""
+    return predictive_checks(fit, number_to_replicate(fit, REPLICATES), seed=fit.seed)
 
 
 def _why_unchecked(fit: Fit) -> str:

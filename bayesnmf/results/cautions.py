@@ -15,7 +15,7 @@ from bayesnmf.options.methods import regression_fault
 from bayesnmf.priors.noise import POISSON, NegativeBinomial, Quasi
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.priors.values import component_sums
-from bayesnmf.results.dispersion import SAMPLED, in_words, overall_dispersion
+from bayesnmf.results.dispersion import in_words, told_dispersion
 from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT, judged_parts, mixing
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.relabelling import AMBIGUOUS_LIMIT
@@ -169,7 +169,7 @@ def excess_of_noise(fit: FitRecord) -> str:
     says = fit.noise == POISSON and not (fit.is_projected or is_weighted(fit.counts))
     if fit.status.reason in BROKEN or not (says and fit.counts.total and fit.status.converged):
         return ""
-    ratio, error = overall_dispersion(fit, SAMPLED)
+    ratio, error = told_dispersion(fit)
     return f"{in_words(ratio, error)} would" if ratio > DISPERSED and ratio > 1 + FAR * error else ""
 
 

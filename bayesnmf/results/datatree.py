@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -37,6 +37,8 @@ GIVEN_TOTALS = (
 STATISTICS = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}  # NumPyro's names, and ArviZ's
 ALL_DRAWS = "of all draws: split R-hat, effective sample sizes by batch means"
 ALL_PARTICLES = "means and standard deviations of all draws"
+DEFAULT_BYTES, FEWEST = 80e6, 100  # size of draws and what is computed of them, and their number, unasked
+ALL = "all"
 TRIPLETS = "count_row and count_feature are positions, from 0; all other counts are 0"
 
 
@@ -76,7 +78,9 @@ class Contents:
             check_flag(getattr(self, name), name)
 
 
-def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = None, **contents: Any) -> xr.DataTree:
+def to_datatree(
+    fit: FitRecord, draws: int | Literal["all"] | None = None, chains: int | None = None, **contents: Any
+) -> xr.DataTree:
     """Convert a fit to an ArviZ `DataTree`.
 
     Groups: `posterior` (loadings, components, scale and drawn dispersions by chain and draw), `observed_data`,
@@ -92,11 +96,12 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
         Fit to convert. A point estimate without draws becomes one chain of one draw, with the attribute
         `point_estimate`.
     draws, chains : int, optional
-        Numbers of draws and chains: by default all draws of gibbs, nuts and smc (`resampled_draws`, with no order), and
-        of vi those beside q, if intervals are read from them (`Fit.with_intervals`; the attribute `intervals` says so),
-        unless more are asked for than "auto" makes. Else 4 × 1000 independent draws from q, with the attribute
-        `independent_draws`. Components that are parameters are the same in all draws, with the attribute
-        `point_estimate`; leave them out of R-hat and ESS by `var_names`.
+        Numbers of draws and chains; "all" for all draws there are. By default these are evenly thinned to about 80 MB,
+        but to no less than 100 draws; the attribute `thinned` says so. There are those of gibbs, nuts and smc
+        (`resampled_draws`, with no order), and of vi those beside q, if intervals are read from them
+        (`Fit.with_intervals`; the attribute `intervals` says so), unless more are asked for than "auto" makes. Else 4 × 1000
+        independent draws from q, with the attribute `independent_draws`. Components that are parameters are the same in
+        all draws, with the attribute `point_estimate`; leave them out of R-hat and ESS by `var_names`.
     **contents
         Keywords of `Contents`: rows, features, log_likelihood, posterior_predictive, entries, seed, limit.
 
@@ -121,17 +126,29 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
         check_complete(fit.counts, "log_likelihood and posterior_predictive")
     rows = check_names(asked.rows, fit.row_names, "rows")
     features = check_names(asked.features, fit.feature_names, "features")
+    thin, draws = draws is None, None if isinstance(draws, str) and draws == ALL else draws
     traced, fit = fit, for_draws(fit, draws, chains)
     number = chains_and_draws(fit, chains, draws)
     n, m = selected_size(fit, rows, features)
-    entries = 8 * number[0] * number[1] * n * m * (asked.log_likelihood + asked.posterior_predictive)
-    check_size(draws_size(fit, number, (n, m)) + entries, asked.limit, "the tree of draws", FEWER)
+    entries = 8 * n * m * (asked.log_likelihood + asked.posterior_predictive)
+    size = draws_size(fit, (1, 1), (n, m)) + entries
+    number, thinned = _thinned(number, size) if thin else (number, {})
+    check_size(number[0] * number[1] * size, asked.limit, "the tree of draws", FEWER)
     part = restrict_rows(fit, rows)
     values = part.estimate.take(part, number, asked.seed, features)
     coords = _coordinates(part, number, features)
     groups = {"posterior": _posterior_group(part, values, features), **_trace_group(traced, number)}
-    tree = _tree(fit, {**groups, **_groups_of_part(part, values, features, asked, coords)}, coords)
+    tree = _tree(fit, {**groups, **_groups_of_part(part, values, features, asked, coords)}, coords, thinned)
     return tree.map_over_datasets(_by_entry) if asked.entries else tree
+
+
+def _thinned(number: tuple[int, int], size: int) -> tuple[tuple[int, int], dict[str, Any]]:
+    """Return the numbers of chains and draws, of `size` bytes each, to convert unasked, and an attribute on it."""
+    chains, held = number
+    draws = min(held, max(int(DEFAULT_BYTES // size), FEWEST) // chains or 1)
+    return (chains, draws), {} if draws == held else {
+        "thinned": f"{draws} of {held} draws of each chain, evenly spaced; draws={ALL!r} converts all"
+    }
 
 
 def _coordinates(part: FitRecord, number: tuple[int, int], features: Array | None) -> dict[Hashable, Any]:
@@ -168,13 +185,16 @@ def _by_entry(group: xr.Dataset) -> xr.Dataset:
     return group.stack(entry=("row", "feature")).reset_index("entry")
 
 
-def _tree(fit: FitRecord, groups: dict[str, xr.Dataset], coords: dict[Hashable, Any]) -> xr.DataTree:
+def _tree(
+    fit: FitRecord, groups: dict[str, xr.Dataset], coords: dict[Hashable, Any], thinned: dict[str, Any]
+) -> xr.DataTree:
     """Return a tree of groups, with names as coordinates and a description of the fit as attributes."""
     about: dict[str, Any] = {
         "inference_library": "bayesnmf",
         "inference_library_version": bayesnmf.__version__,
         "model": fit.model,
         "method": fit.method,
+        **thinned,
     }
     if fit.estimate.kind == "point":
         about["point_estimate"] = 1

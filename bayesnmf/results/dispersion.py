@@ -19,6 +19,7 @@ from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.checks import check_has_dispersion
 from bayesnmf.results.given_components import taken_up_by_loadings
+from bayesnmf.results.kept import kept_with_fit
 from bayesnmf.results.record import OF_MATRIX, FitRecord
 from bayesnmf.types import Array
 
@@ -81,6 +82,12 @@ def overall_dispersion(fit: FitRecord, entries: float = np.inf) -> tuple[float, 
     return _overall(of_rows, _free_loadings(fit), _free_components(fit), m, n)
 
 
+@kept_with_fit
+def told_dispersion(fit: FitRecord) -> tuple[float, float]:
+    """Return the dispersion that is told of a fit, of at most `SAMPLED` entries, and its standard error."""
+    return overall_dispersion(fit, SAMPLED)
+
+
 def _sums(fit: FitRecord, rows: slice, by_column: bool) -> tuple[Array, Array]:
     counts = fit.counts if rows in (slice(None), slice(0, None, 1)) else fit.counts.rows(rows)
     hidden = None if counts.mask is None else counts.mask.hidden
@@ -88,6 +95,7 @@ def _sums(fit: FitRecord, rows: slice, by_column: bool) -> tuple[Array, Array]:
     return pearson_sums(counts.matrix, loadings[rows], components, LOW, hidden, by_column=by_column)
 
 
+@kept_with_fit
 def _free_loadings(fit: FitRecord) -> float:
     """Return how many loadings of a row were fitted to the counts: of one of several matrices, its part of them."""
     prior: Any = fit.priors.loadings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from bayesnmf.needs import needed_for
 from bayesnmf.results import allocations as allocations_of_fits
@@ -113,8 +113,14 @@ class Readings(FitRecord):
         """
         return annotation.to_anndata(self, adata, key_added, seed)
 
-    def to_datatree(self, draws: int | None = None, chains: int | None = None, **selection: Any) -> xr.DataTree:
-        """Return an ArviZ `DataTree` of the fit; see `bayesnmf.results.datatree.Contents` for the keywords."""
+    def to_datatree(
+        self, draws: int | Literal["all"] | None = None, chains: int | None = None, **selection: Any
+    ) -> xr.DataTree:
+        """Return an ArviZ `DataTree` of the fit; see `bayesnmf.results.datatree.Contents` for the keywords.
+
+        Without a number of draws, they are evenly thinned to about 80 MB, but to no less than 100 draws (the attribute
+        `thinned` says so); ``draws="all"`` converts all.
+        """
         with needed_for("fit.to_datatree"):
             from bayesnmf.results.datatree import to_datatree
 

@@ -1,4 +1,4 @@
-"""Settings of Sphinx, which builds the site from the folder that `staging.py` fills; `build.py` runs both."""
+"""Settings of Sphinx, which builds the site from the folder that `staging.py` fills; `.ci/docs` runs both."""
 
 from __future__ import annotations
 

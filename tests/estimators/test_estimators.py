@@ -20,7 +20,7 @@ import bayesnmf
 from bayesnmf import MAP, VI, BayesLDA, BayesNMF, Dirichlet, Gamma, Gibbs, Priors
 from bayesnmf.assessment.scoring import background, score
 from bayesnmf.data.conversion import as_counts
-from bayesnmf.data.splitting import completed
+from bayesnmf.data.splitting import halves_of_rows
 
 DRAWN = bayesnmf.simulate(
     "dirichlet_poisson", (40, 12), 3, priors=Priors(Dirichlet(0.5), Dirichlet(0.3)), seed=1, totals=np.full(40, 80)
@@ -198,7 +198,7 @@ def test_fits_in_other_processes_are_those_of_this_one():
 def test_the_score_of_many_rows_is_the_mean_of_single_ones():
     estimator = BayesLDA(3, **POINTS).fit(DENSE[10:])
     new = DENSE[:10]
-    _, held_out = completed(as_counts(new))
+    _, held_out = halves_of_rows(as_counts(new))
     alone = [estimator.score(row[None]) for row in new]
     assert estimator.score(new) == pytest.approx(np.average(alone, weights=held_out.row_totals), rel=1e-4)
     assert estimator.perplexity(new) == pytest.approx(np.exp(-estimator.score(new)))
@@ -210,23 +210,23 @@ def test_the_score_of_many_rows_is_the_mean_of_single_ones():
 
 def test_the_score_is_that_of_document_completion():
     estimator = BayesLDA(3, **QUICK).fit(DENSE[:30])
-    seen, held_out = completed(as_counts(DENSE[30:]))
+    seen, held_out = halves_of_rows(as_counts(DENSE[30:]))
     wanted = score(estimator.fit_.project(seen), held_out, background(as_counts(DENSE[:30])), 200, 0, 1600)
     assert estimator.score(DENSE[30:]) == pytest.approx(wanted.per_count, rel=1e-12)
 
 
 def test_halves_of_rows_depend_on_their_counts_alone():
     counts = as_counts(DENSE)
-    seen, held_out = completed(counts)
+    seen, held_out = halves_of_rows(counts)
     np.testing.assert_array_equal((seen.matrix + held_out.matrix).toarray(), DENSE)
-    np.testing.assert_array_equal(completed(counts.rows([7]))[1].matrix.toarray()[0], held_out.matrix.toarray()[7])
+    np.testing.assert_array_equal(halves_of_rows(counts.rows([7]))[1].matrix.toarray()[0], held_out.matrix.toarray()[7])
     # 40 × 80 counts: the share of one half has an sd of 0.9 %
     assert abs(held_out.total / counts.total - 0.5) < 0.03
     fitted = BayesNMF(2, **QUICK).fit(DENSE)
     with pytest.warns(bayesnmf.DataWarning, match="X must be whole numbers for a score"):
         fitted.score(DENSE + 0.5 * np.eye(*DENSE.shape))
     fractions = as_counts([[2.5, 0.75]])
-    seen, held_out = completed(fractions)
+    seen, held_out = halves_of_rows(fractions)
     assert set(held_out.matrix.data) <= {1.0, 2.0}
     assert seen.total + held_out.total == 3.25
 
