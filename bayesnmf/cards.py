@@ -14,13 +14,14 @@ STYLE = (
     "max-width:62em;overflow-x:auto"
 )
 CAUTION = "CAUTION "
-GOOD, DOUBTFUL = "#0072b2", "#d55e00"
+GOOD, DOUBTFUL, BAD = "#0072b2", "#d55e00", "#b2182b"
 
 
 class Card(NamedTuple):
     """Content of a card: a title, what was found, a table, notes below it, and what may be called next.
 
     Notes that begin with "CAUTION" are cautions. Each call is code, with what it returns after two spaces and a hash.
+    What `failed` is said first, and the card looks like it.
     """
 
     title: str
@@ -29,12 +30,14 @@ class Card(NamedTuple):
     notes: Sequence[str] = ()
     calls: Sequence[str] = ()
     findings: Sequence[str] = ()
+    failed: str = ""
 
     def as_html(self) -> str:
         """Return the card as HTML; all text of users is escaped."""
         doubtful = any(note.startswith(CAUTION) for note in self.notes)
-        parts = [f'<div style="{STYLE.format(colour=DOUBTFUL if doubtful else GOOD)}">']
+        parts = [f'<div style="{STYLE.format(colour=BAD if self.failed else DOUBTFUL if doubtful else GOOD)}">']
         parts.append(f"<b>{escape(self.title)}</b>")
+        parts += [f'<div style="color:{BAD};font-weight:bold">{escape(self.failed)}</div>'] if self.failed else []
         parts += [_note(finding) for finding in self.findings]
         if self.lines:
             parts.append('<table style="margin:.5em 0">')
@@ -48,7 +51,9 @@ class Card(NamedTuple):
 
     def as_text(self) -> str:
         """Return the card as text, without the calls."""
-        return as_lines([self.title, *self.findings], table_of(self.headings, self.lines), self.notes)
+        return as_lines(
+            [self.title, *filter(None, [self.failed]), *self.findings], table_of(self.headings, self.lines), self.notes
+        )
 
 
 class Shown(ABC):

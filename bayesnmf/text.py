@@ -102,6 +102,13 @@ def _in_width(text: str, width: int, more: str = "") -> str:
     return fill(text, max(width, 1), subsequent_indent=more, break_long_words=False, break_on_hyphens=False)
 
 
+def with_last[T](table: T, names: Sequence[str]) -> T:
+    """Return a frame with some columns last: a narrow screen shows the first and the last."""
+    frame: Any = table
+    found: T = frame[[*(name for name in frame if name not in names), *names]]
+    return found
+
+
 def plus_minus(value: float, se: float, digits: int = 4) -> str:
     """Return a value with its standard error; a dash stands for what is unknown."""
     if np.isnan(value):

@@ -26,6 +26,7 @@ from bayesnmf.results.effects import (
     told_of_mean_shares,
 )
 from bayesnmf.results.record import FitRecord
+from bayesnmf.text import with_last
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def covariate_contrasts(
         columns["lfsr"] = difference.false_sign_rate()
         columns["effect_lfsr"] = np.minimum((moved >= 0).mean(axis=0), (moved <= 0).mean(axis=0))
         parts.append(pd.DataFrame({"contrast": label, "component": fit.component_labels, **columns}))
-    table = pd.concat(parts, ignore_index=True)
+    table = with_last(pd.concat(parts, ignore_index=True), ["difference", "difference_low", "difference_high"])
     told = told_of_mean_shares(fit)
     scale = f"difference, lfc, lfsr: {SCALE_OF_SHARES}; effect, effect_lfsr: {SCALES[prior.support]}"
     table.attrs |= {"intervals": told["intervals"], "scale": scale}

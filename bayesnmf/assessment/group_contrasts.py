@@ -45,6 +45,7 @@ from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, sou
 from bayesnmf.results.markers import SMALLEST
 from bayesnmf.results.record import FitRecord, iterate_draws
 from bayesnmf.results.unbiased_shares import unbiased_shares, warn_of_shares
+from bayesnmf.text import with_last
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def _table(fit: FitRecord, design: Design, shares: Shares, levels: Array, seed: 
         rng = None if seed is None else np.random.default_rng((seed, 1))
         columns = described(shares, design, weights, levels, rng)
         parts.append(pd.DataFrame({"contrast": name, "component": fit.component_labels, **columns}))
-    table = pd.concat(parts, ignore_index=True)
+    table = with_last(pd.concat(parts, ignore_index=True), ["difference", "difference_low", "difference_high"])
     table.attrs |= {"intervals": source_of_intervals(fit), "cautions": cautions_of_intervals(fit), "scale": SCALE}
     return table
 

@@ -31,6 +31,7 @@ from bayesnmf.results.checks import check_components_to_compare, check_fit
 from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, source_of_intervals
 from bayesnmf.results.markers import CONTRASTS, DRAWS, describe_shares, described, order_by_contrast
 from bayesnmf.results.record import FitRecord
+from bayesnmf.text import with_last
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -111,8 +112,7 @@ def markers(
     table = _table(record, features, columns, order_by_contrast(columns, against)[:, :kept])
     idle = idle_components(record)
     table = table[~np.repeat(np.isin(np.arange(record.rank), idle), kept)].reset_index(drop=True)
-    last = [f"lfsr_{against}", *(f"lfc_{against}{end}" for end in ("", "_low", "_high"))]  # what a narrow screen shows
-    table = table[[*(name for name in table if name not in last), *last]]
+    table = with_last(table, [f"lfsr_{against}", *(f"lfc_{against}{end}" for end in ("", "_low", "_high"))])
     table.attrs["intervals"] = source_of_intervals(record) if response is None else "intervals: linear response"
     table.attrs["cautions"] = cautions_of_intervals(record) if response is None else []
     table.attrs["cautions"] += [caution_of_idle(record)] if len(idle) else []

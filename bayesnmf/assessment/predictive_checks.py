@@ -133,8 +133,11 @@ class PredictiveChecks(Shown):
     def card(self) -> Card:
         """Return what is shown of it."""
         title = f"{self.model} by {self.method}: {self.draws} replicated data sets, {self.refits} fitted again"
-        notes = [verdict_of(self), *self._side_notes(), *self.notes]
-        return Card(title, *headings_and_lines(self), notes, ["bayesnmf.plots.predictive_checks(found)"])
+        verdict, calls = verdict_of(self), ["bayesnmf.plots.predictive_checks(found)"]
+        notes = [*self._side_notes(), *self.notes]
+        if self.failed:
+            return Card(title, *headings_and_lines(self), notes, calls, failed=verdict)
+        return Card(title, *headings_and_lines(self), [verdict, *notes], calls)
 
     def _side_notes(self) -> Iterable[str]:
         for side in ("rows", "features"):

@@ -148,7 +148,7 @@ def check_has_learned(rows: int, what: str) -> None:
         )
 
 
-def check_rows_of_stream(counts: Counts, total: int | None) -> None:
+def check_rows_of_stream(counts: Any, total: int | None) -> None:
     """Refuse a block with more rows than there are in all."""
     if total is not None and (rows := counts.shape[0]) > total:
         raise ValueError(

@@ -52,7 +52,9 @@ class Fit(Readings):
     seconds : float
         Wall time, including a closed-form start.
     diagnostics : dict
-        Further results. Gibbs and nuts: R-hat and ESS of entries, dispersions, log joint (`bayesnmf.results.mixing`);
+        Numbers on how the fit ended. Of every fit: ``converged`` (1 or 0), ``iterations``, ``objective`` (of chains,
+        the mean), and ``objective_change``, over its size, in the last iteration, or from the first half of the chains
+        to all. Gibbs and nuts: R-hat and ESS of entries, dispersions, log joint (`bayesnmf.results.mixing`);
         with Gibbs(draws="auto"), the smallest ESS of the components' shares of the counts, the number of sweeps and of
         sweeps per draw; divergences; label switches within chains, which matching undoes, and the share of draws with
         components too similar to be matched (`bayesnmf.results.relabelling`). Map: the final KKT residual, in

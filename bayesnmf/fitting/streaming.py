@@ -143,7 +143,8 @@ class MinibatchVI:
         Raises
         ------
         TypeError, ValueError
-            Counts that `fit` would refuse, with features that differ from earlier blocks, or more than `total_rows` rows.
+            Counts that `fit` would refuse, with features that differ from earlier blocks, or of more than `total_rows`
+            rows.
         """
         data = self._checked(counts, row_exposure, observed, missing)
         check_rows_of_stream(data, self.total_rows)

@@ -235,8 +235,8 @@ def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) ->
     methods |= dict.fromkeys(each for each, words in OF_METHODS.items() if noise.word in words)
     if not methods:
         raise ValueError(
-            f"{what} is fitted by no method: no algorithm has {noise.word!r} among its noises; use noise='nb1', or name "
-            "it in those of an algorithm (bayesnmf.options.algorithms)"
+            f"{what} is fitted by no method: no algorithm has {noise.word!r} among its noises; use noise='nb1', or "
+            "name it in those of an algorithm (bayesnmf.options.algorithms)"
         )
     if method not in methods:
         *first, last = sorted(methods, key="gibbs".__eq__)

@@ -18,10 +18,20 @@ from bayesnmf.results.cautions import (
     faint_components,
     faults_of_draws,
     idle_components,
+    little_used_components,
     mixing_of,
 )
-from bayesnmf.results.intervals import cautions_of_intervals, kind_of_intervals
+from bayesnmf.results.estimates import Intervals
+from bayesnmf.results.intervals import (
+    MANY,
+    SOME,
+    cautions_of_intervals,
+    in_percent,
+    kind_of_intervals,
+    share_unmixed,
+)
 from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT
+from bayesnmf.results.short_chain import MIXED
 
 MATCHED = 0.9  # cosine from which on a component is said to match one of a catalogue
 NUMBERS = ["No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve"]
@@ -61,8 +71,16 @@ OF_ONE = "Intervals are those of this one factorisation; others may explain the 
 UNUSABLE = "cannot be used"
 NOTHING = "Nothing on this page: the fit cannot be used."
 UNSETTLED = "The numbers may still change, so take all of them as provisional."
-UNMIXED = "The intervals come from a chain or refits that had not come to rest; take them as provisional."
+UNSETTLED_REFITS = "The intervals come from refits of which some had not come to rest; take them as provisional."
+FEW_UNMIXED = (
+    "Intervals may be taken as 90 % intervals of this one factorisation, but for {}, where they are too narrow."
+)
+SOME_UNMIXED = "Take the intervals as provisional: their chain had not come to rest in {} (R-hat up to {:.2f})."
+UNMIXED = "Do not rely on any interval: their chain had not come to rest, in {} (R-hat up to {:.2f})."
 AT_REST = "the result no longer changes; this says nothing about whether the model suits the counts"
+PROVISIONAL_THERE = (
+    "Take the intervals of {} as provisional, where chains do not agree; the others may be taken as 90 %."
+)
 PROVISIONAL = "Take the intervals as provisional: chains that do not agree have not seen the whole posterior."
 FEW_DRAWS = "Take the intervals as provisional: they come from few independent draws."
 IN_DOUBT = "Take the intervals as provisional: some draws are in doubt, as said above."
@@ -117,7 +135,7 @@ def state_of(read: Read) -> State:
     drawn = fit.estimate.kind == "draws"
     agreed = State("good", "converged", status.reason if drawn else AT_REST)
     if (found := mixing_of(fit)) and not METHODS[fit.method].resampled:
-        agreed = _state_of_chains(found["max_r_hat"], found["min_ess"])
+        agreed = _state_of_chains(found["max_r_hat"], found["min_ess"], found["share_above"])
     if agreed.tone != "good":
         return agreed
     if drawn and (faults := [fault for fault, _ in faults_of_draws(fit)]):
@@ -127,13 +145,20 @@ def state_of(read: Read) -> State:
     return State("doubt", "not converged", status.reason, f"The fit had not come to rest ({status.reason}).", UNSETTLED)
 
 
-def _state_of_chains(r_hat: float, ess: float) -> State:
+def _state_of_chains(r_hat: float, ess: float, share: float) -> State:
     if not np.isfinite(r_hat):
         told = "too few draws to compute R-hat, or chains that do not move"
         failure = "Nothing says whether the chains agree: there are too few draws, or they do not move."
         return State("bad", "agreement unknown", told, failure, FEW_DRAWS)
     told = f"R-hat at most {r_hat:.2f}, ESS at least {ess:.0f}"
+    if not r_hat <= R_HAT_LIMIT and 0 < share < SOME:
+        where = f"{in_percent(share)} of the components and loadings"
+        failure = f"The chains agree but for {where} ({told})."
+        return State(
+            "doubt", f"chains agree but for {in_percent(share)}", told, failure, PROVISIONAL_THERE.format(where)
+        )
     if not r_hat <= R_HAT_LIMIT:
+        told += f", above {R_HAT_LIMIT} in {in_percent(share)} of the components and loadings" if share else ""
         return State("bad", "chains do not agree yet", told, f"The chains do not agree yet ({told}).", PROVISIONAL)
     if not ess >= ESS_LIMIT:
         return State("doubt", "too few draws", told, f"There are too few independent draws ({told}).", FEW_DRAWS)
@@ -186,7 +211,8 @@ def _failed(read: Read) -> str:
         carry = "component carries nothing of its own" if len(idle) == 1 else "components carry nothing of their own"
         sentences.append(f"{number_in_words(len(idle))} {carry}.")
     faint = "" if len(idle) or fit.status.reason in BROKEN else faint_components(fit)
-    sentences += [_sentences([told]) for told in (faint, caution_of_rounding(fit), read.excess) if told]
+    little = "" if fit.is_projected or len(idle) or fit.status.reason in BROKEN else little_used_components(fit)
+    sentences += [_sentences([told]) for told in (faint, little, caution_of_rounding(fit), read.excess) if told]
     found = read.checks
     if found is None:
         first = sentences or ["Nothing of what was looked at."]
@@ -227,8 +253,11 @@ def _trusted(read: Read) -> str:
     if state.word == UNUSABLE:
         return NOTHING
     told = [OF_ONE if misfit and kind in ("sampled", "draws") else TRUST[kind]]
-    if kind in ("sampled", "bootstrap") and cautions_of_intervals(read.intervals):
-        told = [UNMIXED]
+    wrong = _unmixed(read)
+    if wrong is not None and (wrong.share_above >= SOME or not (misfit or state.trust)):
+        told = [_trust_of(wrong)]
+    elif kind == "bootstrap" and cautions_of_intervals(read.intervals):
+        told = [UNSETTLED_REFITS]
     elif state.trust:
         told = [state.trust]
     if misfit and kind == "point":
@@ -243,6 +272,19 @@ def _trusted(read: Read) -> str:
     if is_alone(read):
         told.append(ALONE)
     return " ".join(told)
+
+
+def _unmixed(read: Read) -> Intervals | None:
+    """Return the draws that intervals are read from if their chain has not mixed in some entries."""
+    found = read.intervals.intervals
+    told = kind_of_intervals(read.intervals) == "sampled" and found is not None and found.share_above
+    return found if told else None
+
+
+def _trust_of(found: Intervals) -> str:
+    """Return what may be trusted of the intervals of a chain that has not mixed in some entries."""
+    told = FEW_UNMIXED if found.share_above < SOME else SOME_UNMIXED if found.share_above < MANY else UNMIXED
+    return told.format(share_unmixed(found), found.r_hat)
 
 
 def _misfit(read: Read) -> str:
@@ -276,7 +318,14 @@ def _intervals(read: Read) -> tuple[str, str, str]:
     """Return tone, word and more of the tile of intervals."""
     kind = kind_of_intervals(read.intervals)
     tone, word, more = KINDS[kind]
-    doubtful = kind != "linear response" and cautions_of_intervals(read.intervals)
+    if (wrong := _unmixed(read)) is not None:
+        where = share_unmixed(wrong)
+        if wrong.share_above >= MANY:
+            return "bad", "not mixed", f"{more}, R-hat above {MIXED} in {where}"
+        if wrong.share_above >= SOME:
+            return "doubt", f"provisional in {where}", f"{more}, R-hat up to {wrong.r_hat:.2f}"
+        more = f"{more}; not mixed in {where}"
+    doubtful = kind == "bootstrap" and cautions_of_intervals(read.intervals)
     if tone == "good" and (state_of(read).tone != "good" or doubtful):
         return "doubt", "provisional", more
     if tone == "good" and _misfit(read):

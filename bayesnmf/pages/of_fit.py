@@ -22,7 +22,6 @@ from bayesnmf.pages.words import MISFITTED, P_VALUES, counted
 from bayesnmf.results.cautions import cautions_of, cautions_of_model
 from bayesnmf.results.checks import check_groups
 from bayesnmf.results.effects import has_effects_to_show
-from bayesnmf.results.intervals import cautions_of_intervals
 from bayesnmf.results.resampling import is_resampled
 from bayesnmf.text import rate
 
@@ -49,7 +48,7 @@ def page_of_fit(fit: Fit, given: Given, told: ProgressReport) -> Page:
         told("report", done, len(parts) + 1, np.nan)
         made.extend(part())
     told("report", len(parts) + 1, len(parts) + 1, np.nan)
-    cautions = [*cautions_of(fit), *cautions_of_model(fit), *cautions_of_intervals(found.intervals)]
+    cautions = [*cautions_of(fit), *cautions_of_model(fit)]  # that of intervals is in what may be trusted
     return Page(number, made, in_short(found), tiles(found), cautions)
 
 

@@ -13,9 +13,11 @@ from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning, F
 from bayesnmf.options import MAP, METHODS
 from bayesnmf.options.methods import regression_fault
 from bayesnmf.priors.noise import POISSON, NegativeBinomial, Quasi
+from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.priors.values import component_sums
 from bayesnmf.results.dispersion import in_words, told_dispersion
+from bayesnmf.results.kept import kept_with_fit
 from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT, judged_parts, mixing
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.relabelling import AMBIGUOUS_LIMIT
@@ -25,6 +27,9 @@ from bayesnmf.types import Array
 # What float32 rounds the objective by, in shares of all counts (1e-7 to 2e-6 for totals of 1e3 to 1e19), and the share
 # of the objective from which on this is told.
 ROUNDED, TOLD = 2e-6, 1e-4
+# Share of an even share of the counts below which a component is little used, unless it has so much of a sample; the
+# share of a sample that is told.
+LITTLE, MOST_OF_ROW, USED = 0.1, 0.2, 0.1
 # Dispersion from which on it is told, if it is so many standard errors above 1.
 DISPERSED, FAR = 1.2, 3.0
 
@@ -154,10 +159,15 @@ def caution_of_rounding(fit: FitRecord) -> str:
 
 def cautions_of_model(fit: FitRecord) -> list[str]:
     """Return cautions about what the model leaves out, noise beyond Poisson, and has too much of, components."""
+    return list(_told_of_model(fit))
+
+
+@kept_with_fit
+def _told_of_model(fit: FitRecord) -> tuple[str, ...]:
     if fit.status.reason in BROKEN:
-        return []
+        return ()
     noise = caution_of_noise(fit)
-    return [*_cautions_of_components(fit), *([noise] if noise else [])]
+    return (*_cautions_of_components(fit), *([noise] if noise else []))
 
 
 def excess_of_noise(fit: FitRecord) -> str:
@@ -186,12 +196,12 @@ def caution_of_noise(fit: FitRecord) -> str:
 
 
 def _cautions_of_components(fit: FitRecord) -> list[str]:
-    """Return a caution about components that carry nothing of their own, or less than one count of every sample."""
+    """Return a caution about components that carry nothing of their own, or that hardly any sample has a part of."""
     if idle := caution_of_idle(fit):
         return [idle]
-    if not (what := faint_components(fit)):
-        return []
-    return [what if fit.is_projected else f"{what}; a lower rank may do"]
+    if fit.is_projected:
+        return [what] if (what := faint_components(fit)) else []
+    return [f"{what}; a lower rank may do" for what in (faint_components(fit), little_used_components(fit)) if what]
 
 
 def faint_components(fit: FitRecord) -> str:
@@ -201,6 +211,31 @@ def faint_components(fit: FitRecord) -> str:
     if not empty:
         return ""
     return f"{', '.join(empty)} {'explains' if len(empty) == 1 else 'explain'} less than one count of every sample"
+
+
+def little_used_components(fit: FitRecord) -> str:
+    """Return which components have little of the counts, and not much in any sample; "" if none has.
+
+    That is less than a tenth of an even share of all counts, and less than a fifth of every sample: what is most of a
+    few samples is small, too, but something of its own. Known components are as they were asked for.
+    """
+    sizes, told = fit.expected_sizes, []
+    if not sizes.sum() > 0 or fit.rank == 1:
+        return ""
+    prior = stated_components(fit.priors.components)
+    small = np.flatnonzero(sizes < LITTLE * sizes.sum() / fit.rank)
+    sums, rows = component_sums(fit.exposed_components), fit.expected_loadings
+    totals = rows @ sums
+    for k in np.intersect1d(small, free_components(prior, fit.rank)):
+        counts = rows[:, k] * sums[k]
+        shares = np.divide(counts, totals, out=np.zeros_like(totals), where=totals > 0)
+        if counts.max(initial=0.0) >= 1 and shares.max() < MOST_OF_ROW:  # below one count it is faint
+            used = f"{np.count_nonzero(shares > USED):,} of {len(shares):,} samples"
+            told.append(
+                f"{fit.component_titles[k]} has {sizes[k] / sizes.sum():.2%} of the counts: over {USED:.0%} in {used}, "
+                f"{shares.max():.0%} at most"
+            )
+    return "; ".join(told)
 
 
 def idle_components(fit: FitRecord) -> Array:

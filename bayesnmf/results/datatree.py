@@ -99,9 +99,9 @@ def to_datatree(
         Numbers of draws and chains; "all" for all draws there are. By default these are evenly thinned to about 80 MB,
         but to no less than 100 draws; the attribute `thinned` says so. There are those of gibbs, nuts and smc
         (`resampled_draws`, with no order), and of vi those beside q, if intervals are read from them
-        (`Fit.with_intervals`; the attribute `intervals` says so), unless more are asked for than "auto" makes. Else 4 × 1000
-        independent draws from q, with the attribute `independent_draws`. Components that are parameters are the same in
-        all draws, with the attribute `point_estimate`; leave them out of R-hat and ESS by `var_names`.
+        (`Fit.with_intervals`; the attribute `intervals` says so), unless more are asked for than "auto" makes. Else 4 ×
+        1000 independent draws from q, with the attribute `independent_draws`. Components that are parameters are the
+        same in all draws, with the attribute `point_estimate`; leave them out of R-hat and ESS by `var_names`.
     **contents
         Keywords of `Contents`: rows, features, log_likelihood, posterior_predictive, entries, seed, limit.
 

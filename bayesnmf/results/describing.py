@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bayesnmf.cards import CAUTION, Card
+from bayesnmf.data.covariates.coding import Coding
 from bayesnmf.data.labels import listed
 from bayesnmf.data.several import coordinates_of
 from bayesnmf.options import METHODS
 from bayesnmf.priors.noise import NegativeBinomial, Quasi
+from bayesnmf.priors.pair import favoured, free_components
+from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.cautions import cautions_of_model
-from bayesnmf.results.intervals import told_of_intervals
+from bayesnmf.results.intervals import SOME, share_unmixed, told_of_intervals, unmixed
 from bayesnmf.results.markers import leading_features
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.short_chain import fault_of_part
@@ -27,7 +32,16 @@ def state_of(fit: FitRecord) -> str:
     """Return what has converged, or that it has not, with the reason: an optimum says nothing about intervals."""
     chains = METHODS[fit.method].posterior == "draws"
     what = "draws have converged" if chains else "converged to an optimum"
-    return f"{what if fit.status.converged else 'not converged'}: {fit.status.reason}"
+    told = f"{what if fit.status.converged else 'not converged'}: {fit.status.reason}"
+    if (found := unmixed(fit)) is None:
+        return told
+    return f"intervals not mixed in {share_unmixed(found)}, R-hat up to {found.r_hat:.2f}; estimates {told}"
+
+
+def _is_in_doubt(fit: FitRecord) -> bool:
+    """Return whether what is read off a fit may be wrong: it has not converged, or its intervals have not mixed."""
+    found = unmixed(fit)
+    return not fit.status.converged or (found is not None and found.share_above >= SOME)
 
 
 def noise_in_words(fit: FitRecord) -> str:
@@ -74,7 +88,9 @@ def card_of(fit: FitRecord) -> Card:
     order = np.argsort(-shares, kind="stable")[:COMPONENTS]
     lines = [[fit.component_titles[k], f"{shares[k]:.1%}", ", ".join(map(str, names[k]))] for k in order]
     notes = [f"the {len(order)} largest of {fit.rank} components"] if fit.rank > len(order) else []
-    notes += [*facts_of(fit), *(f"{CAUTION}{each}" for each in cautions_of_model(fit))]
+    *first, state, intervals = facts_of(fit)
+    notes += [*first, f"{CAUTION if _is_in_doubt(fit) else ''}{state}", intervals]
+    notes += [f"{CAUTION}{each}" for each in cautions_of_model(fit)]
     return Card(title_of(fit), ["component", "share of counts", "leading features"], lines, notes, _calls(fit))
 
 
@@ -93,7 +109,7 @@ def title_of(fit: FitRecord) -> str:
 
 
 def facts_of(fit: FitRecord) -> list[str]:
-    """Return the objective, the state, and what intervals are."""
+    """Return what was given beside the counts, if anything, the objective, the state, and what intervals are."""
     unit = fit.objective
     if fit.trace.ndim == 2:
         chains, draws = fit.trace.shape
@@ -107,4 +123,21 @@ def facts_of(fit: FitRecord) -> list[str]:
             objective += f"; labels switched {switches:.0f} times within chains, undone by matching"
     else:
         objective = f"{unit} {fit.trace[-1]:,.3f} after {fit.status.iterations} iterations"
-    return [objective, f"{state_of(fit)}; {fit.seconds:.2f} s, seed {fit.seed}", told_of_intervals(fit)]
+    state = f"{state_of(fit)}; {fit.seconds:.2f} s, seed {fit.seed}"
+    return [*given_in_words(fit), objective, state, told_of_intervals(fit)]
+
+
+def given_in_words(fit: FitRecord) -> list[str]:
+    """Return a line with what loadings depend on, which components are known, and what seeds favour; [] of neither."""
+    loadings: Any = fit.priors.loadings
+    told = []
+    if loadings.has_effects:
+        coding = Coding.of_text(loadings.coding)
+        told.append(f"loadings ~ {(coding.formula or ' + '.join(coding.columns)).strip().removeprefix('~').strip()}")
+    components = stated_components(fit.priors.components)
+    if known := fit.rank - len(free_components(components, fit.rank)):
+        told.append(f"{known} of {fit.rank} components known")
+    features = np.count_nonzero(favoured(components), axis=1)
+    seeded = [f"{number} features of {fit.component_titles[k]}" for k, number in enumerate(features) if number]
+    told += [f"seeds: {', '.join(seeded)}"] if seeded else []
+    return ["; ".join(told)] if told else []

@@ -86,7 +86,8 @@ def _in_own_order(counts: Counts) -> Array:
 
 def _replicated(left: Array, right: Array) -> csr_array:
     """Return Poisson counts with means `left` @ `right`, the same for any order of components and of features."""
-    components, features = (np.argsort(each, kind="stable") for each in (right.sum(axis=1), left.sum(axis=0) @ right))
+    sizes = left.sum(axis=0) * right.sum(axis=1), left.sum(axis=0) @ right
+    components, features = (np.argsort(each, kind="stable") for each in sizes)
     drawn = replicated_counts(left[:, components], right[np.ix_(components, features)], None, 0)
     drawn = csr_array(drawn[:, np.argsort(features)])
     drawn.sort_indices()

@@ -25,6 +25,7 @@ from bayesnmf.results.short_chain import (
     sample_around,
 )
 
+SOME, MANY = 0.01, 0.1  # shares of unmixed entries from which on intervals are provisional, and unusable
 AUTOMATIC, LONGEST = 5.0, 60.0  # seconds that a reader may sample for, or as long as the fit took, up to a minute
 _SAMPLED: WeakKeyDictionary[FitRecord, Intervals] = WeakKeyDictionary()  # by readers; a fit is never changed
 
@@ -88,14 +89,32 @@ def source_of_intervals(fit: FitRecord) -> str:
     about += f"{found.r_hat:.2f})"
     if not found.share_above:
         return about
-    return (
-        f"{about}; the chain has not mixed: intervals are too narrow where it is above {MIXED}, {share_unmixed(found)}"
-    )
+    if found.share_above < SOME:
+        return f"{about}; it has mixed but for {share_unmixed(found)}, above {MIXED}, whose intervals are too narrow"
+    where = f"it has not mixed in {share_unmixed(found)}, above {MIXED}, whose intervals are too narrow"
+    if found.share_above >= MANY:
+        where = f"it has not mixed: {share_unmixed(found)} are above {MIXED}, and no interval can be relied on"
+    draws = 4 * number
+    if fault_of_sampling(fit, draws):
+        return f"{about}; {where}"
+    longer = f"fit.with_intervals('sampled', warmup={number}, draws={draws})"
+    return f"{about}; {where}; {longer} runs longer, {duration(expected_seconds(fit, number + draws))}"
 
 
 def share_unmixed(found: Intervals) -> str:
     """Return in how many of the entries of loadings and components the chain of some intervals has not mixed."""
-    return f"{found.share_above:.0%} of entries" if found.share_above >= 0.01 else f"{found.share_above:.1%} of entries"
+    return f"{in_percent(found.share_above)} of entries"
+
+
+def in_percent(share: float) -> str:
+    """Return a share, with a digit after the point below 1 %."""
+    return f"{share:.0%}" if share >= 0.01 else f"{share:.1%}"
+
+
+def unmixed(fit: FitRecord) -> Intervals | None:
+    """Return the draws that intervals are read from if their chain has not all mixed; nothing is sampled."""
+    found = _SAMPLED.get(fit) if fit.intervals is None else fit.intervals
+    return found if found is not None and found.share_above else None
 
 
 def told_of_intervals(fit: FitRecord) -> str:

@@ -26,6 +26,9 @@ OF_MATRIX = "share_of_matrix"  # diagnostic of one of several matrices of a fit:
 LEARNED = "dispersion_learned"  # diagnostic of fits whose dispersion was not given
 
 
+AT_THE_END = ("converged", "iterations", "objective", "objective_change")  # diagnostics of every fit
+
+
 class Reference(NamedTuple):
     """The fit that new rows were projected onto, and the totals of these rows with all features given, (n,)."""
 
@@ -65,6 +68,13 @@ class FitRecord:
     estimate: Point | VariationalPosterior | Draws = field(default_factory=Point)
     batch: FittedBatches | None = None
     reference: Reference | None = None  # of a projection; not in files
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "diagnostics", {**_end_of(self.trace, self.status), **self._own_diagnostics()})
+
+    def _own_diagnostics(self) -> dict[str, float]:
+        """Return the diagnostics without what is known of every fit, which follows from its trace and status."""
+        return {name: value for name, value in self.diagnostics.items() if name not in AT_THE_END}
 
     @property
     def posterior(self) -> VariationalPosterior | Draws:
@@ -151,6 +161,19 @@ class FitRecord:
         if method.objective_of_rows and self.multipliers is None:
             return method.objective_of_rows
         return method.objective.format(bound=getattr(self.options, "bound", ""))
+
+
+def _end_of(trace: Array, status: Status) -> dict[str, float]:
+    """Return how a fit ended: of chains, the mean of the objective, and half the difference of the means of halves."""
+    last, before = np.nan, np.nan
+    if trace.ndim == 1 and trace.size:
+        last, before = float(trace[-1]), float(trace[-2:][0])
+    elif trace.size:
+        half = trace.shape[1] // 2
+        last, before = float(trace.mean()), float(trace[:, : max(half, 1)].mean())
+    with np.errstate(invalid="ignore"):
+        change = (last - before) / max(abs(last), np.finfo(float).tiny)
+    return dict(zip(AT_THE_END, (float(status.converged), float(status.iterations), last, float(change)), strict=True))
 
 
 def effective_loadings(fit: Any, loadings: Array, scale: Array | None, components: Array) -> Array:

@@ -17,7 +17,7 @@ from bayesnmf.assessment.group_design import design_of_names
 from bayesnmf.inference.alignment import match_components
 
 COLUMNS = [
-    "contrast", "component", "difference", "difference_low", "difference_high", "lfc", "lfc_low", "lfc_high", "lfsr",
+    "contrast", "component", "lfc", "lfc_low", "lfc_high", "lfsr", "difference", "difference_low", "difference_high",
 ]  # fmt: skip
 LEVELS = np.array([0.05, 0.95])
 NAMES = [f"s{i}" for i in range(12)]
