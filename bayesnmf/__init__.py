@@ -24,7 +24,6 @@ _HOMES = {"models": "bayesnmf"} | {
 }
 
 __all__ = ["__version__", *sorted({*_HOMES} - absent_names())]
-_SHOWN = sorted({*__all__[1:], *GROUPS} - {name for group in GROUPS.values() for name in group})
 
 _root = Path(__file__).parent.parent
 if not (_root / "bayesnmf" / "models").exists() and (_root / "models" / "likelihood.py").exists():
@@ -41,8 +40,10 @@ def __getattr__(name: str) -> Any:
         except ModuleNotFoundError:
             with needed_for(f"bayesnmf.{name}"):
                 raise
-    raise AttributeError(f"module 'bayesnmf' has no attribute {name!r}")
+    from bayesnmf.checks import did_you_mean
+
+    raise AttributeError(f"module 'bayesnmf' has no attribute {name!r}{did_you_mean(name, __dir__())}")
 
 
 def __dir__() -> list[str]:
-    return ["__version__", *_SHOWN]  # what an interactive session completes: the groups have the other names
+    return sorted({*__all__, *GROUPS})  # what an interactive session completes

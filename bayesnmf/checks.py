@@ -101,18 +101,42 @@ def check_flag(value: Any, name: str) -> None:
         raise TypeError(f"{name} must be True or False: found {shown(value)}")
 
 
+def nearest(word: Any, words: Iterable[str]) -> str | None:
+    """Return the one of some words that is probably meant: the same but for case and signs, or spelt nearly so."""
+    if not isinstance(word, str):
+        return None
+    plain: dict[str, str] = {}
+    for each in words:
+        plain.setdefault(_plain(each), each)
+    close = [_plain(word)] if _plain(word) in plain else get_close_matches(_plain(word), plain, n=1)
+    return plain[close[0]] if close else None
+
+
+def _plain(word: str) -> str:
+    return word.casefold().replace("-", "_").replace(" ", "_").strip("_")
+
+
+def did_you_mean(word: Any, words: Iterable[str], others: Mapping[str, str] | None = None) -> str:
+    """Return a question that ends a message: whether another word is meant; "" if none is near.
+
+    `others` maps words of other libraries, in small letters with "_", to what is meant by them, quoted.
+    """
+    by_others = {_plain(each): meant for each, meant in (others or {}).items()}
+    if isinstance(word, str) and _plain(word) in by_others:
+        return f"; did you mean {by_others[_plain(word)]}?"
+    close = nearest(word, words)
+    return "" if close is None else f"; did you mean {close!r}?"
+
+
 def check_choice(value: Any, name: str, choices: Iterable[str], others: Mapping[str, str] | None = None) -> str:
     """Return `value` if it is one of `choices`; otherwise raise an error that lists them and suggests the closest.
 
-    `others` maps names that other libraries use, in small letters, to those meant.
+    `others` maps names that other libraries use to those meant, as in `did_you_mean`.
     """
     options = list(choices)
     if isinstance(value, str) and value in options:
         return value
-    close = get_close_matches(value, options, n=1) if isinstance(value, str) else []
-    if isinstance(value, str) and value.lower() in (others or {}):
-        close = [(others or {})[value.lower()]]
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = did_you_mean(value, options, others)
     listed = ", ".join(repr(option) for option in options)
     raise ValueError(f"{name} must be one of {listed}: found {shown(value)}{hint}")
 

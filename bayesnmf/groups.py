@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from bayesnmf.checks import did_you_mean
+
 GROUPS = {
     "options": ("BLD", "Checkpoint", "Effort", "Gibbs", "MAP", "NUTS", "SMC", "SVI", "Settings", "Start", "VI"),
     "priors": (
@@ -25,5 +27,6 @@ GROUPS = {
 def member_of(group: str, name: str) -> Any:
     """Return a public name of a group, for the group's `__getattr__`."""
     if name not in GROUPS[group]:
-        raise AttributeError(f"module 'bayesnmf.{group}' has no attribute {name!r}")
+        hint = did_you_mean(name, GROUPS[group])
+        raise AttributeError(f"module 'bayesnmf.{group}' has no attribute {name!r}{hint}")
     return getattr(import_module("bayesnmf"), name)

@@ -20,7 +20,7 @@ from bayesnmf.types import MethodName, ModelName
 
 def fit(
     adata: Any,
-    model: ModelName = "gamma_poisson",
+    model: ModelName | int = "gamma_poisson",
     rank: int | None = None,
     method: MethodName = "vi",
     *,
@@ -36,7 +36,7 @@ def fit(
         an object with ``backed="r"``, and of `Blocks`, stay on disk. The modalities of a MuData object are several
         matrices (docs/several.md), and each has the results of its own.
     model : str
-        Name of the model, as for `bayesnmf.fit`.
+        Name of the model, as for `bayesnmf.fit`; a whole number here is the rank.
     rank : int, optional
         Number of components, as for `bayesnmf.fit`.
     method : str

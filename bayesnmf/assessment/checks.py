@@ -212,8 +212,8 @@ def check_response_of_markers(response: Any) -> None:
     if not on_simplex(response.fit.priors.components):
         raise ValueError(
             "markers of linear response need components on the simplex, since the sums of others move too: found "
-            f"{type(response.fit.priors.components).__name__}; fit with priors.components=Dirichlet(...), or give "
-            "markers the fit itself"
+            f"{type(response.fit.priors.components).__name__}; fit with priors.components=bayesnmf.Dirichlet(...), or "
+            "give markers the fit itself"
         )
     if response.responses.coupled.components is None:
         raise ValueError(

@@ -22,6 +22,7 @@ from bayesnmf.data.simulation import Simulation
 from bayesnmf.fitting.chains import closed_form_fit, vi_options_of
 from bayesnmf.fitting.checks import check_unexposed
 from bayesnmf.fitting.job import Job, ProgressReport, check_combination, progress_context, resolve_priors
+from bayesnmf.fitting.known import RANK
 from bayesnmf.fitting.noisy import counts_to_temper, run_with_noise
 from bayesnmf.inference.marginal.evidence import count_allocations, enumerated_log_evidence, estimated_log_evidence
 from bayesnmf.inference.side_by_side import side_by_side
@@ -33,7 +34,7 @@ from bayesnmf.options.checks import served_options
 from bayesnmf.priors import Dirichlet, Priors
 from bayesnmf.priors.checks import check_collapsible, check_family, check_noise
 from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise
-from bayesnmf.priors.specification import check_model
+from bayesnmf.priors.specification import model_and_rank
 from bayesnmf.types import ModelName
 
 MOST_ALLOCATIONS = 100_000
@@ -47,8 +48,8 @@ FEW_COUNTS = 200  # total up to which single counts are the default: benchmarks/
 
 def log_evidence(
     counts: Any,
-    model: ModelName = "gamma_poisson",
-    rank: int = 10,
+    model: ModelName | int = "gamma_poisson",
+    rank: int = RANK,
     method: Literal["tempered", "tokens", "exact"] | None = None,
     *,
     priors: Priors | None = None,
@@ -115,7 +116,7 @@ def log_evidence(
     >>> bayesnmf.log_evidence([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=1, seed=0).method
     'exact'
     """
-    check_model(model)
+    model, rank = model_and_rank(model, rank, RANK)
     seed = check_seed(seed)
     if method is not None:
         check_choice(method, "method", tuple(PARTICLES))

@@ -11,13 +11,13 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
-from difflib import get_close_matches
 from io import TextIOWrapper
 from pathlib import Path
 from textwrap import fill
 from types import ModuleType
 from typing import Any, NoReturn
 
+from bayesnmf.checks import nearest
 from bayesnmf.cli import assign, browse, compare, equivalences, fit, modes, report, select, simulate, transform
 from bayesnmf.cli.codes import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, SIGNALLED, SUCCESS
 from bayesnmf.text import Unread
@@ -63,8 +63,8 @@ class Parser(argparse.ArgumentParser):
         unknown = re.search(r"invalid choice: '(\S+)'|unrecognized arguments: .*?(--[\w-]+)", message)
         choices = re.findall(r"'(\S+?)'", message.partition("choose from")[2])
         known = choices or [*COMMANDS, *re.findall(r"--[a-z-]+", self.format_help())]
-        close = get_close_matches(unknown[1] or unknown[2], known, n=1) if unknown else []
-        super().error(message + (f"; did you mean {close[0]}?" if close else ""))
+        close = nearest(unknown[1] or unknown[2], known) if unknown else None
+        super().error(message + (f"; did you mean {close}?" if close else ""))
 
     def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         """Return the options of a command, whose own parser tells of those that it does not know."""

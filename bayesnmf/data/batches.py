@@ -258,7 +258,9 @@ def served_with_batch(options: Any, method: str, model: str, noise: Noise, count
     if getattr(options, "device", "cpu") != "cpu":
         raise ValueError(f"batch needs device='cpu': found {options.device!r}; leave device out")
     if getattr(options, "collapsed", False):
-        raise ValueError("batch needs Gibbs(collapsed=False), since factors change exposures; leave collapsed out")
+        raise ValueError(
+            "batch needs bayesnmf.Gibbs(collapsed=False), since factors change exposures; leave collapsed out"
+        )
     priors, algorithm = options.priors, getattr(options, "algorithm", None)
     if algorithm is not None and "nb2" not in ALGORITHMS[algorithm].noises:
         able = [name for name in algorithms_of(method) if "nb2" in ALGORITHMS[name].noises]
@@ -269,7 +271,7 @@ def served_with_batch(options: Any, method: str, model: str, noise: Noise, count
     if priors.components == PARAMETER:
         raise ValueError(
             "batch needs a prior of the components, since factors are free to take what they have: found "
-            "priors.components='parameter'; give Dirichlet(1)"
+            "priors.components='parameter'; give bayesnmf.Dirichlet(1)"
         )
     if method == "map":
         return _with_basis(options)
@@ -279,8 +281,8 @@ def served_with_batch(options: Any, method: str, model: str, noise: Noise, count
         return options
     if algorithm == "marginal":
         raise ValueError(
-            "batch and loadings that are proportions need Gibbs(algorithm='allocations'), since counts are drawn "
-            "beside the others; leave algorithm out"
+            "batch and loadings that are proportions need bayesnmf.Gibbs(algorithm='allocations'), since counts are "
+            "drawn beside the others; leave algorithm out"
         )
     return replace(options, algorithm="allocations")
 

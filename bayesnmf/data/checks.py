@@ -53,7 +53,9 @@ def check_noise_of_draws(noise: Noise, size: tuple[int, int], given_totals: bool
         return
     what = f"noise={noise.word!r}"
     if not isinstance(noise, NegativeBinomial):
-        raise ValueError(f"{what} is no distribution of counts to draw from; use NegativeBinomial(dispersion=...)")
+        raise ValueError(
+            f"{what} is no distribution of counts to draw from; use bayesnmf.NegativeBinomial(dispersion=...)"
+        )
     if not noise.known:
         raise ValueError(
             f"{what} needs a known dispersion to draw counts: give bayesnmf.NegativeBinomial({noise.variance!r}, "
@@ -62,7 +64,7 @@ def check_noise_of_draws(noise: Noise, size: tuple[int, int], given_totals: bool
     if given_totals and (noise.variance == "quadratic" or noise.by_feature):
         raise ValueError(
             f"{what}{f' per {noise.by}' if noise.by_feature else ''} has no closed form where the totals of rows are "
-            "given; use NegativeBinomial('linear') with one dispersion or by='row', or model='gamma_poisson'"
+            "given; use bayesnmf.NegativeBinomial('linear') with one dispersion or by='row', or model='gamma_poisson'"
         )
     check_length_of_dispersion(noise, size)
 
@@ -84,7 +86,7 @@ def check_noise_of_stream(noise: Noise) -> Noise:
     if getattr(noise, "by", None) == "row":
         raise ValueError(
             "noise must have one dispersion, or one for each feature, in a stream, whose rows do not come again: found "
-            "dispersions of rows; give NegativeBinomial(dispersion=None)"
+            "dispersions of rows; give bayesnmf.NegativeBinomial(dispersion=None)"
         )
     if isinstance(noise, Quasi) and not noise.known:
         raise ValueError(

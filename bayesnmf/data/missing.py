@@ -30,6 +30,8 @@ def without_missing(counts: Any, missing: Any = None) -> tuple[Any, csr_array | 
     Masked arrays say it by their mask; NaN does with missing="nan". Other counts stay as they are, and so do files and
     AnnData objects, whose NaN is found where they are read (`bayesnmf.data.blocks.opening.open_counts`).
     """
+    if isinstance(missing, str):
+        check_missing_word(missing)
     given, counts = counts, counts_within(counts, "counts")
     if isinstance(counts, np.ma.MaskedArray):
         pattern = as_pattern(np.ma.getmaskarray(counts)) if counts.ndim == 2 else None
@@ -67,8 +69,6 @@ def with_missing(counts: Counts, own: csr_array | None, observed: Any = None, mi
     if none and isinstance(missing, str) and missing == "zeros":
         check_zeros_in_memory(counts)
         return counts.with_mask(Mask(as_pattern(counts.matrix), of_missing=False))
-    if isinstance(missing, str):
-        check_missing_word(missing)
     parts = [] if own is None else [own]
     if counts.mask is not None and (own is not None or observed is not None or missing is not None):
         parts.append(counts.mask.missing)

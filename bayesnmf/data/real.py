@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
+from bayesnmf.checks import did_you_mean
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.reading import read_counts
@@ -115,7 +116,7 @@ def real(name: str, folder: str | os.PathLike[str] | None = None) -> RealCounts:
     if name not in SOURCES:
         raise FileNotFoundError(
             f"no data set {name!r}: set {FOLDER} to a folder with {name}.npz, or choose one with a public source: "
-            f"{', '.join(sorted(SOURCES))}"
+            f"{', '.join(sorted(SOURCES))}{did_you_mean(name, SOURCES)}"
         )
     source = SOURCES[name]
     files = [_download(address, name) for address in source.addresses]

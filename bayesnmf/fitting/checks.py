@@ -73,12 +73,12 @@ def check_families(options: Any, method: str) -> None:
     if algorithm is not None:
         plain = algorithms_of(method)[0]
         needs = ALGORITHMS[algorithm].needs
-        asked += [(part, f"algorithm={algorithm!r}", f"algorithm={plain!r}") for part in needs]
+        asked += [(part, f"algorithm={algorithm!r}", f"algorithm={plain!r} in bayesnmf.fit") for part in needs]
     device = getattr(options, "device", "cpu")
     if device != "cpu":
         asked.append(("device", f"device={device!r}", "device='cpu'"))
     if getattr(options, "collapsed", False):
-        asked.append(("marginal", "collapsed Gibbs", "Gibbs(collapsed=False)"))
+        asked.append(("marginal", "collapsed Gibbs", "bayesnmf.Gibbs(collapsed=False)"))
     if chooses_basis(options, "log"):
         cure = "method='vi'" if has_sparse_prior(options.priors) else "basis='natural'"
         asked.append(("log_basis", "the mode in the log basis", cure))
@@ -93,10 +93,14 @@ def check_learnable(learn: Any, loadings: Any, components: Any) -> None:
         if side not in learn:
             continue
         if prior == PARAMETER:
-            raise ValueError("learn='components' needs a prior on the components: found 'parameter'; give Dirichlet(1)")
-        check_has_part(prior, side, "learned", f"learn={side!r}", "VI(learn=())")
+            raise ValueError(
+                "learn='components' needs a prior on the components: found 'parameter'; give bayesnmf.Dirichlet(1)"
+            )
+        check_has_part(prior, side, "learned", f"learn={side!r}", "bayesnmf.VI(learn=())")
         if prior.flat:
-            raise ValueError(f"learn needs a proper priors.{side}: found the flat Gamma(1, 0); give it a rate above 0")
+            raise ValueError(
+                f"learn needs a proper priors.{side}: found the flat bayesnmf.Gamma(1, 0); give it a rate above 0"
+            )
         _check_groups(side, prior)
 
 
@@ -124,7 +128,7 @@ def check_stream(options: Any, default: Any) -> None:
     if options.algorithm != "minibatch":
         raise ValueError(
             f"options.algorithm must be 'minibatch' for a stream: found {options.algorithm!r}; use "
-            "VI(algorithm='minibatch', ...)"
+            "bayesnmf.VI(algorithm='minibatch', ...)"
         )
     for name in ("max_iter", "tol", "restarts", "intervals"):
         if getattr(options, name) != getattr(default, name):
@@ -207,8 +211,8 @@ def check_posterior_exists(options: Any, model: str, method: str) -> None:
     if not chooses_basis(options, "natural") and (flat_components or (loadings.flat and not on_simplex(components))):
         side = "components" if flat_components else "loadings"
         raise ValueError(
-            f"priors.{side} is flat, Gamma(1, 0), and the posterior of model={model!r} is improper; give it a "
-            "rate above 0, put the components on the simplex with Dirichlet(...), or use method='map' in the "
+            f"priors.{side} is flat, bayesnmf.Gamma(1, 0), and the posterior of model={model!r} is improper; give it a "
+            "rate above 0, put the components on the simplex with bayesnmf.Dirichlet(...), or use method='map' in the "
             "natural basis"
         )
 
@@ -285,7 +289,7 @@ def check_room_for_known(known: np.ndarray, rank: int, prior: Any) -> None:
     if len(known) < rank and prior == PARAMETER:
         raise ValueError(
             "priors.components='parameter' needs all components in fixed_components: found "
-            f"{len(known)} of {rank}; give the others a prior, such as Dirichlet(1)"
+            f"{len(known)} of {rank}; give the others a prior, such as bayesnmf.Dirichlet(1)"
         )
 
 

@@ -36,7 +36,7 @@ from bayesnmf.options.checks import served_options
 from bayesnmf.options.methods import allows_regression, explains_names, resolve_options
 from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.noise import POISSON, Noise
-from bayesnmf.priors.specification import check_model
+from bayesnmf.priors.specification import model_and_rank
 from bayesnmf.results.cautions import warn_of
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import MethodName, ModelName, NoiseName
@@ -45,7 +45,7 @@ from bayesnmf.types import MethodName, ModelName, NoiseName
 @explains_names
 def fit(
     counts: Any,
-    model: ModelName = "gamma_poisson",
+    model: ModelName | int = "gamma_poisson",
     rank: int | None = None,
     method: MethodName = "vi",
     *,
@@ -76,7 +76,7 @@ def fit(
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
         Nonnegative counts with samples in rows, whole for gibbs and smc; or a mapping of names to several, or MuData.
     model : {"poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"}
-        Name of the model (`bayesnmf.priors.specification`).
+        Name of the model (`bayesnmf.priors.specification`); a whole number here is the rank.
     rank : int, optional
         Number of components, K; by default that of `fixed_components`, or without them 10, or that of `seeds` if more.
     method : {"map", "vi", "gibbs", "nuts", "smc", "svi", "bld"}
@@ -143,7 +143,8 @@ def fit(
     >>> fit.loadings.shape, fit.components.shape
     ((4, 2), (2, 3))
     """
-    model, method, asked = check_model(model), check_choice(method, "method", METHODS), _asked(noise)
+    model, rank = model_and_rank(model, rank)
+    method, asked = check_choice(method, "method", METHODS), _asked(noise)
     (rank, given), options = _given(rank, fixed_components, seeds), options_of(method, options)
     kept, seed = _kept_and_seed(checkpoint, seed)
     with progress_context(progress) as report:

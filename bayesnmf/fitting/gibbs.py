@@ -113,12 +113,12 @@ def _warn_of_thinning(job: Job, state: State, schedule: Schedule) -> None:
     seconds = seconds_of_a_sweep(job, state) * schedule.sweeps * -(-options.chains // at_once)
     kept = options.chains * -(-options.draws // schedule.every)
     size = size_of_draws(options, job.rank, job.counts.shape) / 2**30
-    or_all = ", or Gibbs(keep='draws') for all draws" if size * 2**30 <= LARGEST_DRAWS else ""
+    or_all = ", or bayesnmf.Gibbs(keep='draws') for all draws" if size * 2**30 <= LARGEST_DRAWS else ""
     warnings.warn(
         f"all {options.chains} × {options.draws:,} draws would take {size:.1f} GiB: every {schedule.every}th is kept, "
         f"{kept:,} in all, with means, standard deviations, R-hat and effective sample sizes of all draws "
         f"(Fit.moments); {schedule.sweeps * options.chains:,} sweeps to go, {duration_in_words(seconds)}; choose "
-        f"Gibbs(keep='moments') to have this without a warning{or_all}",
+        f"bayesnmf.Gibbs(keep='moments') to have this without a warning{or_all}",
         UserWarning,
         skip_file_prefixes=(PACKAGE,),
     )

@@ -126,13 +126,17 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     if "marginal" in METHODS[method].needs:
         check_unexposed(counts, f"method={method!r}", "method='map' or 'vi'")
     if getattr(options, "collapsed", False):
-        check_unexposed(counts, "collapsed Gibbs", "Gibbs(collapsed=False)")
-        check_integrates_out(priors.components, "collapsed Gibbs", "use Gibbs(collapsed=False)")
+        check_unexposed(counts, "collapsed Gibbs", "bayesnmf.Gibbs(collapsed=False)")
+        check_integrates_out(priors.components, "collapsed Gibbs", "use bayesnmf.Gibbs(collapsed=False)")
         size_of_tokens = np.min_scalar_type(rank - 1).itemsize * options.chains * int(counts.total)
-        check_size(size_of_tokens, LARGEST_TOKENS, "every single count in every chain", "use Gibbs(collapsed=False)")
+        check_size(
+            size_of_tokens, LARGEST_TOKENS, "every single count in every chain", "use bayesnmf.Gibbs(collapsed=False)"
+        )
     if METHODS[method].posterior == "draws":
         all_draws = getattr(options, "keep", "auto") == "draws"
-        cure = "ask for Gibbs(keep='moments')" if all_draws else "ask for fewer draws or chains, fit fewer rows"
+        cure = (
+            "ask for bayesnmf.Gibbs(keep='moments')" if all_draws else "ask for fewer draws or chains, fit fewer rows"
+        )
         size = size_kept(options, rank, counts.shape) if counts.rows_held else 0
         check_size(size, LARGEST_DRAWS, f"the draws of {method}", f"{cure}, or leave {method} out")
 

@@ -42,7 +42,8 @@ class FirstRows:
                 return
             warnings.warn(
                 "the rows of the first block have come again: repeated rows count as new ones, so the posterior of "
-                "the components becomes too narrow; give MinibatchVI(total_rows=...), the number of different rows",
+                "the components becomes too narrow; give bayesnmf.MinibatchVI(total_rows=...), the number of different "
+                "rows",
                 DataWarning,
                 stacklevel=3,
             )

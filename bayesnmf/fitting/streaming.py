@@ -21,6 +21,7 @@ from bayesnmf.fitting.checks import check_has_learned, check_rows_of_stream, che
 from bayesnmf.fitting.closed_form import batching_of, fit_of_ascent
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import Job, check_combination, resolve_priors
+from bayesnmf.fitting.known import RANK
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.fitting.projection import MAX_ITER, TOL
 from bayesnmf.fitting.stream_blocks import FirstRows, stacked
@@ -38,7 +39,7 @@ from bayesnmf.options.methods import resolve_options
 from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.checks import check_noise, check_one_prior_for_all_rows
 from bayesnmf.priors.noise import Noise
-from bayesnmf.priors.specification import SPARSE, check_model
+from bayesnmf.priors.specification import SPARSE, model_and_rank
 from bayesnmf.results.record import LEARNED
 from bayesnmf.types import Array, ModelName, NoiseName
 
@@ -103,8 +104,8 @@ class MinibatchVI:
 
     def __init__(
         self,
-        model: ModelName = "gamma_poisson",
-        rank: int = 10,
+        model: ModelName | int = "gamma_poisson",
+        rank: int = RANK,
         *,
         total_rows: int | None = None,
         options: VI | None = None,
@@ -112,7 +113,7 @@ class MinibatchVI:
         feature_exposure: Any = None,
         seed: int | None = None,
     ) -> None:
-        check_model(model)
+        model, rank = model_and_rank(model, rank, RANK)
         default = VI(algorithm="minibatch")
         options = default if options is None else options
         check_options(options, "vi", VI)

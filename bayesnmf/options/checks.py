@@ -9,7 +9,7 @@ from typing import Any
 from bayesnmf.checks import check_choice, check_count, check_flag, check_nonnegative, check_positive, make_plain, shown
 from bayesnmf.options.algorithms import ALGORITHMS, OF_METHODS, SCHEDULES, algorithms_of
 from bayesnmf.priors import Priors
-from bayesnmf.priors.checks import check_has_part, check_negative_binomial, check_tempered
+from bayesnmf.priors.checks import GAMMA_COMPONENTS, check_has_part, check_negative_binomial, check_tempered
 from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise, Quasi
 
 TO_TOTALS, OF_BATCHES = "as others are scaled to the totals of rows", "as others receive counts of missing entries"
@@ -128,7 +128,9 @@ def check_start(start: Any, words: tuple[str, ...]) -> None:
         check_choice(start, "start", words)
     elif not (hasattr(start, "loadings") and hasattr(start, "components")):
         listed = ", ".join(repr(word) for word in words)
-        raise TypeError(f"start must be a Start(loadings, components), a Fit or one of {listed}: found {shown(start)}")
+        raise TypeError(
+            f"start must be a bayesnmf.Start(loadings, components), a Fit or one of {listed}: found {shown(start)}"
+        )
 
 
 def check_threads(threads: Any) -> None:
@@ -141,7 +143,7 @@ def check_settings(options: Any) -> None:
     """Convert NumPy numbers among the options to Python numbers, and check the class of the priors."""
     make_plain(options)
     if not isinstance(options.priors, Priors):
-        raise TypeError(f"priors must be Priors(loadings=..., components=...): found {shown(options.priors)}")
+        raise TypeError(f"priors must be bayesnmf.Priors(loadings=..., components=...): found {shown(options.priors)}")
 
 
 def check_sampler(options: Any) -> None:
@@ -164,7 +166,9 @@ def check_draws(options: Any) -> None:
 def check_options_by_method(options: Any) -> None:
     """Refuse options for several methods that are not a mapping from method to options."""
     if options is not None and not isinstance(options, Mapping):
-        raise TypeError(f"options must map methods to options, as in {{'vi': VI(...)}}: found {shown(options)}")
+        raise TypeError(
+            f"options must map methods to options, as in {{'vi': bayesnmf.VI(...)}}: found {shown(options)}"
+        )
 
 
 def check_options(options: Any, method: str, expected: type) -> None:
@@ -207,7 +211,7 @@ def served_options(options: Any, noise: Noise, method: str, counts: Any) -> Any:
     if counts.mask is not None and options.priors.loadings.support != "positive":
         if noise != POISSON or options.algorithm == "marginal":
             raise ValueError(
-                "missing entries and loadings that are proportions need Gibbs(algorithm='allocations') and "
+                "missing entries and loadings that are proportions need bayesnmf.Gibbs(algorithm='allocations') and "
                 "noise='poisson', since counts of missing entries are drawn beside the others; use method='vi'"
             )
         return replace(options, algorithm="allocations")
@@ -222,8 +226,8 @@ def _options_with_rates(options: Any, noise: NegativeBinomial) -> Any:
         return options
     if options.algorithm == "marginal":
         raise ValueError(
-            f"noise={noise.word!r} and loadings that are proportions need Gibbs(algorithm='allocations'), since counts "
-            "are drawn beside the others; leave algorithm out"
+            f"noise={noise.word!r} and loadings that are proportions need bayesnmf.Gibbs(algorithm='allocations'), "
+            "since counts are drawn beside the others; leave algorithm out"
         )
     return replace(options, algorithm="allocations")
 
@@ -251,7 +255,9 @@ def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) ->
     if method == "gibbs" and isinstance(noise, Quasi):
         _check_without_allocations(options, what)
     elif getattr(options, "collapsed", False):
-        raise ValueError(f"{what} needs Gibbs(collapsed=False): single counts are not exchangeable in their clusters")
+        raise ValueError(
+            f"{what} needs bayesnmf.Gibbs(collapsed=False): single counts are not exchangeable in their clusters"
+        )
     elif getattr(options, "algorithm", None) is not None and options.algorithm not in able:
         listed = " or ".join(repr(each) for each in able if method in ALGORITHMS[each].methods)
         raise ValueError(f"{what} needs algorithm={listed}: found {options.algorithm!r}; leave algorithm out")
@@ -263,8 +269,8 @@ def _check_without_allocations(options: Any, what: str) -> None:
     """Refuse Gibbs sampling that allocates counts one by one."""
     if options.collapsed or options.algorithm == "allocations":
         raise ValueError(
-            f"{what} needs Gibbs(algorithm='marginal'), since parts of counts cannot be allocated one by one; leave "
-            "algorithm and collapsed out"
+            f"{what} needs bayesnmf.Gibbs(algorithm='marginal'), since parts of counts cannot be allocated one by "
+            "one; leave algorithm and collapsed out"
         )
     for side in ("loadings", "components"):
         check_has_part(getattr(options.priors, side), side, "entries", f"{what} with method='gibbs'", "method='vi'")
@@ -292,10 +298,11 @@ def check_mask_served(options: Any, method: str) -> None:
     reasons = {**dict.fromkeys(("scd", "ccd"), TO_TOTALS), "minibatch": OF_BATCHES}
     reason = reasons.get(getattr(options, "algorithm", None) or "")
     if reason and any(getattr(side, "support", "") != "positive" for side in sides):
-        plain = algorithms_of(method)[0]
+        cure = f"use algorithm={algorithms_of(method)[0]!r} in bayesnmf.fit"  # a stream has no other algorithm
+        if options.priors.loadings.support == "positive":
+            cure = f"give priors={GAMMA_COMPONENTS} in the options, or {cure}"
         raise ValueError(
-            f"missing entries and algorithm={options.algorithm!r} need Gamma priors on both sides, {reason}; use "
-            f"algorithm={plain!r}"
+            f"missing entries and algorithm={options.algorithm!r} need Gamma priors on both sides, {reason}; {cure}"
         )
     if getattr(options, "device", "cpu") != "cpu":
         raise ValueError(f"missing entries need device='cpu': found {options.device!r}; leave device out")

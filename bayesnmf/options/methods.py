@@ -13,6 +13,7 @@ from functools import wraps
 from importlib import import_module
 from typing import Any, Literal, cast
 
+from bayesnmf.checks import nearest
 from bayesnmf.needs import needed_for
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.checks import check_options
@@ -204,7 +205,10 @@ def _advice(name: str, known: list[str], method: str) -> str:
     able = [one for one, each in METHODS.items() if meant in each.options.__dataclass_fields__]
     classes = [METHODS[one].options.__name__ for one in sorted(able, key=lambda one: one != method)]
     if classes:
-        return f"it is an option, so give options={classes[0]}({meant}=...); {_listed(classes)}"
+        return f"it is an option, so give options=bayesnmf.{classes[0]}({meant}=...); {_listed(classes)}"
+    options = {each for method in METHODS.values() for each in method.options.__dataclass_fields__}
+    if close := nearest(name, [*known, *options]):
+        return f"did you mean {close}?" if close in known else f"did you mean {close}? {_advice(close, known, method)}"
     return f"its arguments are {', '.join(known)}"
 
 
@@ -292,7 +296,8 @@ def regression_fault(loadings: Any, components: Any) -> str:
             )
     if on_simplex(components) and not loadings.flat_in_shares:
         return (
-            "a flat prior of the loadings if components are on the simplex, Gamma(1, rate) with one rate for all "
+            "a flat prior of the loadings if components are on the simplex, bayesnmf.Gamma(1, rate) with one rate "
+            "for all "
             "components or concentration 1, since it moves the scale of a component between the sides; give Gamma "
             "components, or use algorithm='em'"
         )

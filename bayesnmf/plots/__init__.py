@@ -10,6 +10,7 @@ their order.
 from typing import Any
 from warnings import warn
 
+from bayesnmf.checks import did_you_mean
 from bayesnmf.plots.calibration import calibration
 from bayesnmf.plots.convergence import convergence
 from bayesnmf.plots.factors import components, top_features
@@ -62,4 +63,4 @@ def __getattr__(name: str) -> Any:
     if name == "sbs96":  # the name of version 0.2
         warn("plots.sbs96 will be removed: call plots.signatures", DeprecationWarning, stacklevel=2)
         return signatures
-    raise AttributeError(f"module 'bayesnmf.plots' has no attribute {name!r}")
+    raise AttributeError(f"module 'bayesnmf.plots' has no attribute {name!r}{did_you_mean(name, __all__)}")

@@ -13,6 +13,11 @@ from bayesnmf.priors.families import names_of
 from bayesnmf.priors.noise import NOISES, NegativeBinomial, Noise
 from bayesnmf.priors.specification import MODELS, PARAMETER, on_simplex, uniformises
 
+OTHER_NOISES = dict.fromkeys(
+    ("negative_binomial", "negativebinomial", "negbin", "nb", "neg_binomial"),
+    "'nb1', with a variance of (1 + s) times the mean, or 'nb2', mean + α mean²",
+) | dict.fromkeys(("quasi_poisson", "quasipoisson", "overdispersed"), "'quasi'")
+GAMMA_COMPONENTS = "bayesnmf.Priors(components=bayesnmf.Gamma(0.3, 0.3))"
 MOST_RATES = 100_000_000
 
 
@@ -35,7 +40,7 @@ def check_noise(noise: Any) -> Noise:
         return noise
     if not isinstance(noise, str):
         raise TypeError(f"noise must be a word, as 'nb1', or bayesnmf.NegativeBinomial(...): found {shown(noise)}")
-    return NOISES[check_choice(noise, "noise", NOISES)]
+    return NOISES[check_choice(noise, "noise", NOISES, OTHER_NOISES)]
 
 
 def check_length_of_dispersion(noise: Noise, size: tuple[int, int]) -> None:
@@ -56,7 +61,7 @@ def check_integrates_out(components: Any, what: str, cure: str) -> None:
         found = repr(PARAMETER) if components == PARAMETER else type(components).__name__
         raise ValueError(
             f"priors.components must be Dirichlet for {what}, else loadings and components cannot be integrated out "
-            f"together: found {found}; give Dirichlet(...), or {cure}"
+            f"together: found {found}; give bayesnmf.Dirichlet(...), or {cure}"
         )
 
 
@@ -128,7 +133,7 @@ def check_priors(priors: Any) -> None:
             check_parameter(value, f"priors.{side}.{name}", name in prior.may_be_zero)
         if not prior.proper and not prior.flat:
             raise ValueError(
-                f"priors.{side}.rate must be positive (found 0); only the flat prior Gamma(1, 0) has rate 0"
+                f"priors.{side}.rate must be positive (found 0); only the flat prior bayesnmf.Gamma(1, 0) has rate 0"
             )
 
 
@@ -165,8 +170,8 @@ def check_exposures(counts: Any, model: str, components: Any) -> None:
         found = repr(PARAMETER) if components == PARAMETER else components.free_prior.__class__.__name__
         raise ValueError(
             f"feature_exposure needs a Gamma prior of the components: with {found} the updates have no closed form; "
-            "give Priors(components=Gamma(...)), in the priors of the options, or leave feature_exposure out and "
-            "divide the components by it afterwards"
+            f"give priors={GAMMA_COMPONENTS} in the options, or leave feature_exposure out and divide the components "
+            "by it afterwards"
         )
 
 
@@ -226,7 +231,9 @@ def check_negative_binomial(options: Any, noise: NegativeBinomial, what: str, co
     if getattr(options, "algorithm", None) in ("scd", "ccd") and options.priors.loadings.support != "positive":
         raise ValueError(f"{what} and loadings that are proportions need algorithm='em'; leave algorithm out")
     if getattr(options, "bound", "marginal") != "marginal":
-        raise ValueError(f"{what} needs SVI(bound='marginal'), since counts of components are not Poisson given it")
+        raise ValueError(
+            f"{what} needs bayesnmf.SVI(bound='marginal'), since counts of components are not Poisson given it"
+        )
     simplex = options.priors.loadings.support == "simplex"
     if noise.variance == "quadratic":
         _check_quadratic(options, simplex, what, counts)
@@ -240,16 +247,20 @@ def check_negative_binomial(options: Any, noise: NegativeBinomial, what: str, co
 def _check_uniformised(options: Any, what: str, counts: Any) -> None:
     """Refuse what does not draw or expect the clusters of missing shares."""
     if counts.mask is not None:
-        raise ValueError(f"{what} need all entries: give Priors(components=Gamma(...)), or use dispersion='row'")
+        raise ValueError(
+            f"{what} need all entries: give priors={GAMMA_COMPONENTS} in the options, or use dispersion='row'"
+        )
     if hasattr(options, "collapsed") and options.priors.loadings.support != "positive":
         raise ValueError(f"{what} need loadings without a scale of their own for draws; use model='gamma_poisson'")
     if hasattr(options, "particles") and hasattr(options, "efficiency"):
-        raise ValueError(f"{what} are not tempered; give Priors(components=Gamma(...)), or use method='gibbs'")
+        raise ValueError(
+            f"{what} are not tempered; give priors={GAMMA_COMPONENTS} in the options, or use method='gibbs'"
+        )
     algorithm = getattr(options, "algorithm", None)
     if algorithm not in (None, "em", "coordinate", "settled", "gradient", "allocations", "marginal"):
         raise ValueError(
             f"{what} need algorithm='em', 'coordinate', 'settled', 'gradient', 'allocations' or 'marginal': found "
-            f"{algorithm!r}; leave algorithm out, or give Priors(components=Gamma(...))"
+            f"{algorithm!r}; give priors={GAMMA_COMPONENTS} in the options, or leave algorithm out in bayesnmf.fit"
         )
 
 

@@ -25,11 +25,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayesnmf.checks import check_choice
+from bayesnmf.checks import check_choice, shown
 from bayesnmf.priors.dirichlet import Dirichlet
 from bayesnmf.priors.distribution import Distribution, Support
 from bayesnmf.priors.gamma import Gamma
@@ -114,17 +115,43 @@ MODELS = {
 }
 
 
+_LDA = "'dirichlet_poisson', which is latent Dirichlet allocation"
+_NMF = "'poisson', whose method='map' is NMF with the Kullback-Leibler divergence, or 'gamma_poisson', with a posterior"
+_GAP, _HPF = "'gamma_poisson'", "'hierarchical_poisson'"
 OTHER_NAMES = {
-    "lda": "dirichlet_poisson", "topic_model": "dirichlet_poisson", "plsa": "dirichlet_poisson",
-    "nmf": "poisson", "klnmf": "poisson", "kl-nmf": "poisson", "poisson_nmf": "poisson",
-    "gap": "gamma_poisson", "gamma-poisson": "gamma_poisson", "bayesian_nmf": "gamma_poisson",
-    "hpf": "hierarchical_poisson", "schpf": "hierarchical_poisson",
+    "lda": _LDA, "topic_model": _LDA, "plsa": "'dirichlet_poisson', whose method='map' with flat priors is PLSA",
+    "nmf": _NMF, "klnmf": _NMF, "kl-nmf": _NMF, "kl_nmf": _NMF, "poisson_nmf": _NMF,
+    "gap": _GAP, "bayesian_nmf": _GAP, "hpf": _HPF, "schpf": _HPF,
 }  # fmt: skip
+DEFAULT_MODEL = "gamma_poisson"
 
 
 def check_model(model: Any, name: str = "model") -> str:
     """Return the name of a model; refuse others, with the name that is meant by those of other libraries."""
+    if is_rank(model) or (isinstance(model, str) and model.isdigit()):
+        raise ValueError(f"{name} must be the name of a model, as {DEFAULT_MODEL!r}: found {shown(model)}; did you "
+                         f"mean rank={model}?")  # fmt: skip
     return check_choice(model, name, MODELS, OTHER_NAMES)
+
+
+def is_rank(value: Any) -> bool:
+    """Return whether a value in place of a model is a number of components."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def model_and_rank(model: Any, rank: Any, default: int | None = None) -> tuple[str, Any]:
+    """Return the name of a model and the rank; a whole number in place of a model is the rank of the default model.
+
+    So ``fit(counts, 10)`` means what ``BayesNMF(10)`` does. A rank that is not the `default` was given besides.
+    """
+    if not is_rank(model):
+        return check_model(model), rank
+    if rank != default:
+        raise ValueError(
+            f"rank must be given once: found {shown(model)} in place of the model, and rank={shown(rank)}; give "
+            f"model={DEFAULT_MODEL!r}, rank={model}"
+        )
+    return DEFAULT_MODEL, int(model)
 
 
 def stated_components(components: Any) -> Any:

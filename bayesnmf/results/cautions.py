@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from bayesnmf.data.batches import served_with_batch
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.joining import noise_for
 from bayesnmf.data.several import is_weighted
 from bayesnmf.inference.starts.exchanging import find_idle
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning, FitWarning
 from bayesnmf.options import MAP, METHODS
+from bayesnmf.options.algorithms import ALGORITHMS
+from bayesnmf.options.checks import served_options
 from bayesnmf.options.methods import regression_fault
-from bayesnmf.priors.noise import POISSON, NegativeBinomial, Quasi
+from bayesnmf.priors.noise import NOISES, POISSON, NegativeBinomial, Noise, Quasi
 from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.priors.values import component_sums
@@ -184,15 +190,51 @@ def excess_of_noise(fit: FitRecord) -> str:
 
 
 def caution_of_noise(fit: FitRecord) -> str:
-    """Return a caution about counts that vary more than the noise of the fit says; "" if they do not."""
+    """Return a caution about counts that vary more than the noise of the fit says, with a cure; "" if they do not."""
     if not (excess := excess_of_noise(fit)):
         return ""
     told = f"{excess}: components are missing, or intervals are too narrow"
-    if fit.method not in Quasi.methods:
+    if fit.is_of_matrix:
         return told
-    closed = fit.counts.is_integer and not getattr(fit.options, "learn", ())
-    missing = fit.counts.mask is not None and fit.priors.loadings.support == "simplex"  # type: ignore[union-attr]
-    return f"{told}; noise={'' if missing or not closed else "'nb1' or "}{Quasi.word!r} widens them"
+    if noises := noises_for(fit, fit.counts):
+        return f"{told}; {_named(noises)} widens them{_comparison(fit, noises)}"
+    larger = f"{told}; try rank={fit.rank + 1} or more"
+    if fit.counts.batch is not None and (noises := noises_for(fit, replace(fit.counts, batch=None))):
+        return f"{larger}, or {_named(noises)} without batch"
+    return larger
+
+
+def noises_for(fit: FitRecord, counts: Counts) -> list[str]:
+    """Return the words of the noises beside Poisson's with which counts can be fitted as a fit was, the best first."""
+    return [word for word, noise in NOISES.items() if noise != POISSON and _serves(fit, noise, counts)]
+
+
+def _serves(fit: FitRecord, noise: Noise, counts: Counts) -> bool:
+    """Return whether counts can be fitted with a noise by the method, priors and options of a fit."""
+    options: Any = fit.options
+    if "regression" in getattr(ALGORITHMS.get(getattr(options, "algorithm", "")), "needs", ()):
+        options = replace(options, algorithm=None)  # a default that noise leaves for EM
+    try:
+        options = served_options(options, noise_for(noise, counts), fit.method, counts)
+        if counts.batch is not None:
+            served_with_batch(options, fit.method, fit.model, noise, counts)
+    except ValueError:
+        return False
+    return True
+
+
+def _named(noises: list[str]) -> str:
+    return " or ".join(f"noise={word!r}" for word in noises)
+
+
+def _comparison(fit: FitRecord, noises: list[str]) -> str:
+    """Return the call that says which of several distributions of counts predicts better; "" if none does."""
+    able = [word for word in noises if word != Quasi.word]
+    several = getattr(fit.counts, "matrices", None) is not None
+    if len(able) < 2 or several or fit.counts.mask is not None or min(fit.counts.shape) < 2:
+        return ""
+    call = f"bayesnmf.select(counts, {fit.model!r}, {fit.rank}, {fit.method!r}, noise={tuple(able)})"
+    return f", and {call} says which predicts better"
 
 
 def _cautions_of_components(fit: FitRecord) -> list[str]:

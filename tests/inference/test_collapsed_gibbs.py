@@ -277,7 +277,7 @@ def test_counts_of_zero_give_the_prior():
 
 
 def test_gammas_on_both_sides_are_refused():
-    with pytest.raises(ValueError, match=r"must be Dirichlet for collapsed Gibbs.*use Gibbs\(collapsed=False\)"):
+    with pytest.raises(ValueError, match=r"must be Dirichlet for collapsed Gibbs.*use bayesnmf.Gibbs\(collapsed=False\)"):
         run("gamma_poisson", priors=Priors(Gamma(1, 1), Gamma(1, 1)))
 
 
@@ -298,5 +298,5 @@ def test_a_word_is_no_flag():
 
 def test_more_single_counts_than_memory_are_refused(monkeypatch):
     monkeypatch.setattr(job, "LARGEST_TOKENS", 100)
-    with pytest.raises(ValueError, match=r"every single count.*use Gibbs\(collapsed=False\)"):
+    with pytest.raises(ValueError, match=r"every single count.*use bayesnmf.Gibbs\(collapsed=False\)"):
         run("gamma_poisson")

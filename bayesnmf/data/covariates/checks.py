@@ -168,10 +168,10 @@ def check_takes_covariates(prior: Any) -> None:
     """Refuse a prior of the loadings whose mean or concentration covariates cannot multiply."""
     name = type(prior).__name__
     if name not in ("Gamma", "Dirichlet", "ScaledDirichlet") or not prior.proper:
-        found = "the flat Gamma(1, 0)" if name == "Gamma" else name
+        found = "the flat bayesnmf.Gamma(1, 0)" if name == "Gamma" else name
         raise ValueError(
             f"covariates need loadings with a Gamma, Dirichlet or ScaledDirichlet prior that is proper: found {found}; "
-            "use model='gamma_poisson', or give Priors(loadings=Gamma(shape, rate))"
+            "use model='gamma_poisson', or give bayesnmf.Priors(loadings=bayesnmf.Gamma(shape, rate))"
         )
     check_one_prior_for_all_rows(prior)
 
@@ -190,7 +190,9 @@ def check_covariates_served(options: Any, method: str, thinned: bool) -> None:
             "learn='loadings' does not work with covariates, whose effects are learned anyway; leave it out"
         )
     if thinned:
-        raise ValueError("draws of effects are kept with all draws: ask for fewer draws, or Gibbs(keep='draws')")
+        raise ValueError(
+            "draws of effects are kept with all draws: ask for fewer draws, or bayesnmf.Gibbs(keep='draws')"
+        )
 
 
 def check_has_effects(prior: Any) -> None:

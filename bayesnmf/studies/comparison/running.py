@@ -43,7 +43,7 @@ from bayesnmf.places import check_folder
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_length_of_dispersion, check_noise, check_one_prior_for_all_rows
 from bayesnmf.priors.noise import Noise
-from bayesnmf.priors.specification import EVEN, check_model
+from bayesnmf.priors.specification import EVEN, model_and_rank
 from bayesnmf.results.record import LEARNED
 from bayesnmf.results.thinning import thin_fit
 from bayesnmf.studies.comparison.measures import (
@@ -62,6 +62,7 @@ DEFAULTS: dict[str, Options] = {
     "vi": VI(restarts=5), "gibbs": Gibbs(chains=4, warmup=500, draws=300, thin=10),
     "nuts": NUTS(chains=2, warmup=300, draws=1000),
 }  # fmt: skip
+RANK = 8
 DISPERSED: dict[str, dict[str, Any]] = {
     "gibbs": {"chains": 1, "warmup": 500, "draws": 100, "thin": 1}, "nuts": {"chains": 1, "warmup": 75, "draws": 25},
     "smc": {"runs": 2}, "svi": {"max_iter": 1000},
@@ -127,8 +128,8 @@ class Settings:
 
 def compare(
     counts: Any,
-    model: ModelName = "gamma_poisson",
-    rank: int = 8,
+    model: ModelName | int = "gamma_poisson",
+    rank: int = RANK,
     methods: Sequence[MethodName] = ("map", "vi", "gibbs", "nuts"),
     *,
     seeds: Mapping[str, Sequence[Any]] | Seeds | str | Path | None = None,
@@ -150,7 +151,7 @@ def compare(
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
         Whole-number counts, which are thinned binomially.
     model : str
-        Name of the model, as for `bayesnmf.fit`.
+        Name of the model, as for `bayesnmf.fit`; a whole number here is the rank.
     rank : int
         Number of components, K.
     methods : sequence of {"map", "vi", "svi", "gibbs", "nuts", "smc", "bld"}
@@ -201,7 +202,8 @@ def compare(
     """
     noise = check_noise_to_compare(check_noise(noise))
     methods = [check_choice(method, "methods", METHODS) for method in check_words(methods, "methods")]
-    model, seed, (rank, given) = check_model(model), check_count(seed, "seed", minimum=0), given_of(rank, None, seeds)
+    model, rank = model_and_rank(model, rank, RANK)
+    seed, (rank, given) = check_count(seed, "seed", minimum=0), given_of(rank, None, seeds)
     settings = Settings() if settings is None else settings
     check_instance(settings, Settings, "settings")
     counts, own = without_missing(counts, missing)

@@ -30,7 +30,7 @@ def _why_none(found: SelectionRecord) -> str:
     listed = ", ".join(f"{model} {rank}" for model, rank in unknown)
     return (
         f"no candidate is best: the evidence of {listed} is unknown and could be the largest; raise refinement or "
-        "particles in options=SMC(...), or take fewer rows"
+        "particles in options=bayesnmf.SMC(...), or take fewer rows"
     )
 
 

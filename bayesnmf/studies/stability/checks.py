@@ -34,7 +34,7 @@ def check_has_objective(method: Any, what: str = "modes") -> str:
         listed = " or ".join(f"method={name!r}" for name in able)
         raise ValueError(
             f"{what} needs {listed}, which climb to an optimum of an exact objective: found {method!r}; use "
-            "method='vi'. Chains can start from such a fit, as with Gibbs(start=fit)"
+            "method='vi'. Chains can start from such a fit, as with bayesnmf.Gibbs(start=fit)"
         )
     return str(method)
 
@@ -120,7 +120,7 @@ def check_particles(fit: Any, best: Fit, options: Any, noise: Noise) -> None:
         if not same_prior(getattr(fit.priors, side), getattr(best.priors, side)):
             raise ValueError(
                 f"fit must have the priors of the modes: found another priors.{side}; give "
-                "options=SMC(priors=found.best.priors) to bayesnmf.fit"
+                "options=bayesnmf.SMC(priors=found.best.priors) to bayesnmf.fit"
             )
 
 

@@ -43,7 +43,7 @@ from bayesnmf.places import check_folder
 from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.noise import Noise
 from bayesnmf.priors.pair import movable_components
-from bayesnmf.priors.specification import check_model
+from bayesnmf.priors.specification import model_and_rank
 from bayesnmf.studies.stability.checks import check_has_objective, check_scored
 from bayesnmf.studies.stability.grouping import found_in, group_fits, least_cosine
 from bayesnmf.studies.stability.predicting import bounds_of, predict_held_out, scores_of
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 @explains_names
 def modes(
     counts: Any,
-    model: ModelName = "gamma_poisson",
+    model: ModelName | int = "gamma_poisson",
     rank: int | None = None,
     method: MethodName = "vi",
     *,
@@ -157,7 +157,8 @@ def modes(
     >>> bayesnmf.modes(drawn.counts, rank=2, starts=3).table["runs"].tolist()
     [3]
     """
-    model, method, noise = check_model(model), check_has_objective(method), check_noise(noise)
+    model, rank = model_and_rank(model, rank)
+    method, noise = check_has_objective(method), check_noise(noise)
     starts, seed = check_count(starts, "starts", most=MOST_STARTS), check_count(seed, "seed", minimum=0)
     (rank, given), options = given_of(rank, fixed_components, seeds), varied_options(options, method)
     plain, own = without_missing(counts, missing)
