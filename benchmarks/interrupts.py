@@ -142,9 +142,9 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
     def presences() -> tuple[Array, ...]:
         loadings, present = np.array(U[: n // 10]), np.zeros((n // 10, K))
         first = tokens[: n // 10]
-        entries = np.zeros((0, m), bool), np.ones((1, K))
-        given = entries, (np.ones(K), np.zeros(K)), (supports.POISSON, 0.0, 1.0), seed, 2
-        presence_draws.draw_presence(first, V / V.sum(axis=1, keepdims=True), *given, loadings, present, 1)
+        catalogue, entries = V / V.sum(axis=1, keepdims=True), (np.zeros((0, m), bool), np.ones((1, K)))
+        model = supports.Model(catalogue, *entries, np.ones(K), np.zeros(K), supports.POISSON, 0.0, 1.0)
+        presence_draws.draw_presence(first, model, seed, 2, False, loadings, present, 1)
         return loadings, present
 
     return {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 from scipy.sparse import csc_array, csr_array, vstack
+from scipy.stats import trim_mean
 
 from bayesnmf.assessment.assignment_result import Assignment
 from bayesnmf.assessment.extra_components import aligned, first_extra
@@ -16,19 +18,31 @@ from bayesnmf.data.checks import check_assignable
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import split_labels
 from bayesnmf.data.missing import with_missing, without_missing
+from bayesnmf.data.probabilities import log_likelihood
 from bayesnmf.fitting.checks import check_known_components
 from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.fitting.known import catalogue_of, in_order_of
-from bayesnmf.inference.sampling.presence import Drawn, draw_chain, quantiles_of_stored
+from bayesnmf.inference.sampling.presence import Drawn, draw_chain, judge, quantiles_of_stored
+from bayesnmf.kernels.cpu.pearson import pearson_sums
 from bayesnmf.priors.checks import check_noise
-from bayesnmf.priors.noise import Noise
+from bayesnmf.priors.noise import NegativeBinomial, Noise
 from bayesnmf.priors.specification import PARAMETER
+from bayesnmf.results.dispersion import in_words
 from bayesnmf.results.mixing import r_hat_and_ess
 from bayesnmf.types import Array, NoiseName
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 DOUBTFUL = 0.05  # chances from here to 1 less it are judged by R-hat
 R_HAT, MANY = 1.2, 0.1  # R-hat that is high, and the share of the doubtful chances above it that is cautioned of
-SPREAD = 1.5  # Pearson's χ² of Poisson counts, over its degrees of freedom, from which on another noise is advised
+BETWEEN, BELOW = 5.0, 10.0  # nats between chains, and below a refit, from which on a row is stuck
+NAMED = 5  # stuck rows that a caution names
+SPREAD, SURE = 1.2, 3.0  # Pearson's χ² over its degrees of freedom, and standard errors above 1, of too much variation
+POOLED = 0.1  # expected counts below which entries are pooled
+TRIMMED = 0.25  # share of the rows, on either side, that say nothing of the variation of all
+JUDGED = 500  # rows by which noises are compared
+RANGE = np.log(1e-5), np.log(1e3)  # of dispersions that are tried
 
 
 def assign(
@@ -50,6 +64,12 @@ def assign(
     A component is present in a sample or not: its exposure is 0, or has a Gamma prior whose rate belongs to the sample,
     so that shares are Dirichlet. How often each is present, the shape and the dispersion are learned from all samples.
     All is sampled (`bayesnmf.kernels.cpu.presence_moves`) by chains that are compared; Ctrl-C returns those that ended.
+
+    The first chain begins at a refit of each sample, the others with random shares of all components and more noise.
+    A sample is *stuck* if its log-likelihood, averaged over the draws of a chain, differs by more than 5 nats between
+    chains (between the halves of a single one), or if the best draw of a chain has a log density, of counts, exposures
+    and presence, more than 10 nats below that of a refit by EM, pruned backwards by the same density. Then a caution
+    names it, and `Assignment.judged` says by how much.
 
     Parameters
     ----------
@@ -126,7 +146,7 @@ def _drawn(
             report("rounds", before + done + 1, len(rngs) * each, np.nan)
 
         try:
-            found.append(draw_chain(data, components, noise, rounds, rng, tell))
+            found.append(draw_chain(data, components, noise, rounds, rng, tell, "all" if number else "refit"))
         except KeyboardInterrupt:
             if not found:
                 raise
@@ -156,12 +176,17 @@ def _gathered(
     prevalence = pd.DataFrame({"mean": shares.mean(axis=0), **ends}, index=names)
     r_hat = _r_hat_of(presence, [each.loadings for each in found])
     dispersion = np.concatenate([each.shared[:, 1] for each in found])
-    cautions = _cautions(r_hat, data, exposures @ known, presence, noise)
+    between, below = judge(data, given[0], noise, found)
+    stuck = (between > BETWEEN) | (below > BELOW)
+    judged = pd.DataFrame({"between_chains": between, "below_refit": below, "stuck": stuck}, index=data.row_names)
+    cautions = _cautions(r_hat, judged, data.row_names)
+    if noise.word == "poisson":
+        cautions += _noise_caution(data, exposures, known, presence, stuck)
     interrupted = len(found) < chains
     cautions += [f"interrupted: {len(found)} of {chains} chains ended"] * interrupted
     return Assignment(
         presence, exposures, low, high, prevalence, r_hat, data.row_names, names, data.feature_names, known, spread,
-        dispersion, interval, drawn, noise.word, cautions, interrupted,
+        dispersion, interval, drawn, noise.word, judged, cautions, interrupted,
     )  # fmt: skip
 
 
@@ -176,18 +201,60 @@ def _r_hat_of(presence: Array, chains: list[csr_array]) -> Array:
     return found.reshape(presence.shape)
 
 
-def _cautions(r_hat: Array, counts: Any, means: Array, presence: Array, noise: Noise) -> list[str]:
-    judged = r_hat[~np.isnan(r_hat)]
+def _cautions(r_hat: Array, judged: pd.DataFrame, rows: Array) -> list[str]:
     found = []
-    if len(judged) and (share := np.mean(judged > R_HAT)) > MANY:
+    known = r_hat[~np.isnan(r_hat)]
+    if len(known) and (share := np.mean(known > R_HAT)) > MANY:
         found.append(
             f"chains differ in {share:.0%} of the doubtful chances (R-hat above {R_HAT}); raise draws and warmup"
         )
-    if noise.word == "poisson":
-        seen = np.ones(means.shape, bool) if counts.mask is None else counts.mask.missing.toarray() == 0
-        entries = seen & (means > 0.1)
-        left = entries.sum() - (presence > 0.5).sum()
-        squared = ((counts.dense - means)[entries] ** 2 / means[entries]).sum() / max(left, 1)
-        if squared > SPREAD:
-            found.append(f"counts vary {squared:.1f} times as much as Poisson counts; use noise='nb2'")
+    stuck = rows[judged["stuck"].to_numpy()]
+    if len(stuck):
+        named = ", ".join(str(each) for each in stuck[:NAMED]) + ", …" * (len(stuck) > NAMED)
+        found.append(
+            f"{len(stuck)} of {len(rows)} samples are stuck ({named}): chains differ, or a refit explains their counts "
+            "better; found.judged says by how much; raise draws and warmup, and trust none of their exposures"
+        )
     return found
+
+
+def _noise_caution(counts: Counts, exposures: Array, known: Array, presence: Array, stuck: Array) -> list[str]:
+    """Return a caution about counts that vary more than Poisson counts in rows that are not stuck.
+
+    Of each row it is Pearson's χ² over the degrees of freedom that the components it has leave; the mean of the middle
+    half of the rows is judged, so that a few rows that lack a component decide nothing.
+    """
+    hidden = None if counts.mask is None else counts.mask.hidden
+    squares, _, entries = pearson_sums(counts.matrix, exposures, known, POOLED, hidden, by_column=False)[0].T
+    free = entries - np.nan_to_num(presence).sum(axis=1)
+    good = np.flatnonzero((free >= 1) & ~stuck & (counts.row_totals > 0))
+    if not len(good):
+        return []
+    ratios, weight = squares[good] / free[good], 1 - 2 * TRIMMED
+    ratio = float(trim_mean(ratios, TRIMMED))
+    low, high = np.quantile(ratios, (TRIMMED, 1 - TRIMMED))
+    error = np.clip(ratios, low, high).std() / weight / np.sqrt(len(good))
+    error = max(error, np.sqrt(2 / free[good].sum()))
+    if ratio <= SPREAD or ratio <= 1 + SURE * error:
+        return []
+    word = _better_noise(counts, exposures, known, good[:: -(-len(good) // JUDGED)])
+    return [
+        f"{in_words(ratio, error)} would: exposures are too sure, and some are of noise; use "
+        f"bayesnmf.assign(counts, catalogue, noise={word!r})"
+    ]
+
+
+def _better_noise(counts: Counts, exposures: Array, known: Array, rows: Array) -> str:
+    """Return the negative binomial noise under which these rows are likelier, each at its best dispersion."""
+    part = counts.rows(rows)
+
+    def least(variance: Literal["linear", "quadratic"]) -> float:
+        def loss(log_dispersion: float) -> float:
+            noise = NegativeBinomial(variance, float(np.exp(log_dispersion)))
+            return -log_likelihood(noise, part, exposures[rows], known, False)
+
+        return float(minimize_scalar(loss, bounds=RANGE, method="bounded").fun)
+
+    return min(
+        (NegativeBinomial("linear"), NegativeBinomial("quadratic")), key=lambda noise: least(noise.variance)
+    ).word

@@ -52,6 +52,10 @@ class Assignment(Shown):
     draws : csc_array (draws, n K)
         Exposures drawn by all chains, 0 where a component is absent.
     noise : str
+    judged : DataFrame
+        Row for each sample: ``between_chains``, the largest difference between means of the log-likelihood over the
+        draws of chains; ``below_refit``, how far the log joint density of the best draw of the worst chain lies below
+        that of a pruned refit, both in nats; and whether the sample is ``stuck``: above 5, or above 10 (`assign`).
     cautions : list of str
         Reasons to doubt the result.
     interrupted : bool
@@ -86,6 +90,7 @@ class Assignment(Shown):
     interval: float
     draws: csc_array
     noise: str
+    judged: pd.DataFrame
     cautions: list[str]
     interrupted: bool
 

@@ -15,7 +15,7 @@ from bayesnmf.assessment.extra_components import aligned
 from bayesnmf.inference.sampling.extra_components import CONCENTRATION, draw_extra
 from bayesnmf.inference.sampling.presence import Drawn, quantiles_of_stored
 from bayesnmf.kernels.cpu.presence_draws import draw_presence
-from bayesnmf.kernels.cpu.supports import LINEAR, POISSON, QUADRATIC
+from bayesnmf.kernels.cpu.supports import LINEAR, POISSON, QUADRATIC, Model
 from bayesnmf.kernels.cpu.threads import even_bounds
 
 RNG = np.random.default_rng(0)
@@ -52,8 +52,8 @@ def sampled(noise, rows, rounds):
     for number in range(-20, rounds):
         if number == 0:
             present[:] = 0
-        draw_presence(counts, KNOWN, (np.zeros((0, 8), bool), np.ones((1, 3))), (np.full(3, SHAPE), odds), noise,
-                      number + 20, 4, loadings, present)  # fmt: skip
+        model = Model(KNOWN, np.zeros((0, 8), bool), np.ones((1, 3)), np.full(3, SHAPE), odds, *noise)
+        draw_presence(counts, model, number + 20, 4, False, loadings, present)
         sums += (number >= 0) * loadings
     each = np.hstack([present, sums]) / rounds
     return each.mean(axis=0), each.std(axis=0) / np.sqrt(rows)
@@ -138,8 +138,8 @@ def test_draws_do_not_depend_on_the_number_of_threads():
     for threads in (1, 2):
         loadings, present = np.full((20, 20), 10.0), np.zeros((20, 20))
         entries, prior = (np.zeros((0, 40), bool), np.ones((1, 20))), (np.full(20, 1.5), np.full(20, -2.0))
-        matrix, noise = csr_array(counts.astype(float)), (POISSON, 0.0, 1.0)
-        draw_presence(matrix, known, entries, prior, noise, 3, 2, loadings, present, threads)
+        matrix, model = csr_array(counts.astype(float)), Model(known, *entries, *prior, POISSON, 0.0, 1.0)
+        draw_presence(matrix, model, 3, 2, False, loadings, present, threads)
         found.append(loadings)
     np.testing.assert_array_equal(*found)
     assert len(even_bounds(20, 16)) == 17  # there is more than one block

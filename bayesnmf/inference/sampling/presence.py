@@ -2,14 +2,18 @@
 
 Rows are drawn by `bayesnmf.kernels.cpu.presence_draws`. Given which components are present, the chance π_k of each has
 the prior Beta(c m, c (1 − m)), whose mean m and weight c are drawn by Metropolis steps with π summed out; so are the
-shape a of the loadings, whose shares are Dirichlet(a), and the dispersion. The first rounds have a larger dispersion,
-which falls, so that rows come near the supports that explain them best whatever they start from.
+shape a of the loadings, whose shares are Dirichlet(a), and the dispersion.
+
+A chain begins at a refit of each row, or with far too many components and a larger dispersion, which falls. In warm-up
+each round begins at the mode of each row's support: draws of all loadings around a mode cannot come back from far away,
+where the density is small, but that of their proposals is smaller still. The draws that are kept never begin there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array, vstack
@@ -17,19 +21,19 @@ from scipy.special import betaln, expit, gammaln
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.sampling.extra_components import draw_extra
-from bayesnmf.kernels.cpu.presence_draws import draw_presence
-from bayesnmf.kernels.cpu.supports import LINEAR, POISSON, QUADRATIC
+from bayesnmf.kernels.cpu.presence_draws import draw_presence, judge_presence, refit_presence
+from bayesnmf.kernels.cpu.supports import LINEAR, POISSON, QUADRATIC, Model
 from bayesnmf.priors.noise import NegativeBinomial, Noise
 from bayesnmf.types import Array
 
 EXPECTED = 5.0  # components of a row, before the counts are seen
 MOVES = 8  # of all loadings of a row, in a round
-HEATED, FALL, COLD = 30, 0.88, 0.02  # rounds of falling dispersion, its factor a round, and where Poisson rows end
-FREE_FROM = 20  # round from which on chances and shape are drawn
+HEATED, HEAT, FALL, COLD = 30, 1.0, 0.88, 0.02  # rounds of falling dispersion, from where, by what, and where it ends
+FREE_BELOW = 0.08  # dispersion below which chances and shape are drawn
 SHAPE, SHAPE_SPREAD = 1.5, 0.5  # median of the shape, and standard deviation of its logarithm
 WEIGHT, WEIGHT_SPREAD = 5.0, 1.5  # of the Beta prior of the chances, in the same way
 DISPERSION, DISPERSION_SPREAD = 0.3, 2.0  # as for fits
-STEPS = 10
+STEPS, DISPERSION_STEPS = 10, (0.5, 0.1, 0.1)  # of Metropolis; widths of those of the dispersion, the first to travel
 
 
 class Drawn(NamedTuple):
@@ -46,9 +50,33 @@ class Drawn(NamedTuple):
     extra: Array
 
 
+@dataclass
+class State:
+    """What a chain has reached.
+
+    Attributes
+    ----------
+    loadings : ndarray (n, K)
+    components : ndarray (K, m)
+        Known components, and extra ones as they were drawn.
+    common : ndarray (2,)
+        Logit of the mean of the chances' prior, and the logarithm of its weight.
+    chances : ndarray (K,)
+        Chances of presence.
+    shape, dispersion : float
+    """
+
+    loadings: Array
+    components: Array
+    common: Array
+    chances: Array
+    shape: float
+    dispersion: float
+
+
 def draw_chain(
     counts: Counts, components: tuple[Array, Array], noise: Noise, rounds: tuple[int, int], rng: np.random.Generator,
-    tell: Callable[[int], None],
+    tell: Callable[[int], None], start: Literal["refit", "all"] | Array = "refit",
 ) -> Drawn:  # fmt: skip
     """Return draws of a chain, after warm-up.
 
@@ -60,107 +88,122 @@ def draw_chain(
         Rounds of warm-up, and rounds that are kept.
     tell : callable
         Function that hears the number of each round.
+    start : {"refit", "all"} or ndarray (n, K)
+        Loadings to begin with: those of a refit; random shares of all components, which a large dispersion then lets
+        go; or these.
     """
     some = np.flatnonzero(counts.row_totals > 0)
-    chain, kept, prevalence, shared, extra = _Chain(counts.rows(some), components, noise, rng), [], [], [], []
-    loadings = np.zeros((counts.shape[0], len(chain.components)))
+    both, known = np.ascontiguousarray(np.vstack(components)), len(components[0])
+    setting, kept, prevalence, shared, extra = Setting(counts.rows(some), noise, known, len(both)), [], [], [], []
+    given: Any = start if isinstance(start, str) else start[some]
+    state = setting.first_state(both, given, rng)
+    loadings = np.zeros((counts.shape[0], len(both)))
     presence = np.full_like(loadings, np.nan)
     presence[some] = 0.0
+    # What extra components are begun from, counts that are left over, is lost in the heat.
+    heated = isinstance(start, str) and start == "all" and known == len(both)
     for number in range(sum(rounds)):
-        share = chain.step(number)
+        share = setting.step(state, rng, HEAT * FALL**number if heated and number < HEATED else 0.0, number < rounds[0])
         tell(number)
         if number >= rounds[0]:
             presence[some] += share
-            loadings[some] = chain.loadings
+            loadings[some] = state.loadings
             kept.append(csr_array(loadings.reshape(1, -1).astype(np.float32)))
-            prevalence.append(chain.chances)
-            shared.append((chain.shape, chain.dispersion))
-            extra.append(chain.components[chain.known :].copy())
+            prevalence.append(state.chances)
+            shared.append((state.shape, state.dispersion))
+            extra.append(state.components[known:].copy())
     presence /= rounds[1]
     return Drawn(vstack(kept, format="csr"), presence, np.array(prevalence), np.array(shared), np.array(extra))
 
 
-class _Chain:
-    """State of a chain: loadings (n, K), chances of presence (K,), shape, dispersion, and logits and log weight."""
+class Setting:
+    """What the steps of all chains need beside their states: counts without empty rows, noise and priors."""
 
-    def __init__(self, counts: Counts, components: tuple[Array, Array], noise: Noise, rng: np.random.Generator) -> None:
-        self.counts, self.noise, self.rng = counts, noise, rng
-        self.known, self.components = len(components[0]), np.ascontiguousarray(np.vstack(components))
-        rank = len(self.components)
-        self.begun = HEATED if rank > self.known else 0  # what is begun from counts left over is lost in the heat
-        mean = min(EXPECTED / rank, 0.5)
-        self.centre = np.array([np.log(mean / (1 - mean)), np.log(WEIGHT)])
-        self.common, self.chances, self.shape = self.centre.copy(), np.full(rank, mean), SHAPE
+    def __init__(self, counts: Counts, noise: Noise, known: int, rank: int) -> None:
+        self.counts, self.noise, self.known = counts, noise, known
+        self.mean = min(EXPECTED / rank, 0.5)
+        self.centre = np.array([np.log(self.mean / (1 - self.mean)), np.log(WEIGHT)])
         given = noise.dispersion if isinstance(noise, NegativeBinomial) else 0.0
         self.learned, self.dispersion = given is None, DISPERSION if given is None else float(given)
-        self.loadings = _first_loadings(counts, self.components)
         self.missing = np.zeros((0, counts.shape[1]), bool)
         if counts.mask is not None:
             self.missing = counts.mask.missing.toarray() > 0
 
-    @property
-    def exposure(self) -> Array:
-        """Share of each component in the features that are counted, (n or 1, K)."""
-        if self.counts.mask is None:
-            return np.ones((1, len(self.components)))
-        return np.maximum(1.0 - self.counts.mask.sums_by_row(self.components.T), 0.0)
+    def model(self, state: State, heat: float = 0.0) -> Model:
+        """Return what the kernels take."""
+        exposure = np.ones((1, len(state.components)))
+        if self.counts.mask is not None:
+            exposure = np.maximum(1.0 - self.counts.mask.sums_by_row(state.components.T), 0.0)
+        odds = np.log(state.chances) - np.log1p(-state.chances)
+        shapes = np.full(len(odds), state.shape)
+        return Model(state.components, self.missing, exposure, shapes, odds, *self._noise_at(state.dispersion, heat))
 
-    def step(self, number: int) -> Array:
-        """Draw everything once; return the share of the moves in which each component was present."""
-        number += self.begun
-        share = np.zeros(self.loadings.shape)
-        odds = np.log(self.chances) - np.log1p(-self.chances)
-        prior = np.full(len(self.chances), self.shape), odds
-        seed, noise = int(self.rng.integers(2**63)), self._noise_at(number)
-        draw_presence(self.counts.matrix, self.components, (self.missing, self.exposure), prior, noise,
-                      seed, MOVES, self.loadings, share)  # fmt: skip
-        if self.known < len(self.components):
-            entries = self.counts.dense, self.missing
-            draw_extra(entries, self.loadings, self.components, self.known, noise[:2], self.rng)
-        if number >= FREE_FROM:
-            self._draw_chances()
-            self._draw_shape()
-        if self.learned:
-            self._draw_dispersion()
-        return share
-
-    def _noise_at(self, number: int) -> tuple[int, float, float]:
+    def _noise_at(self, dispersion: float, heat: float) -> tuple[int, float, float]:
         """Return variance, dispersion and the factor of the mean."""
-        heat = FALL**number if number < HEATED else 0.0
         linear = not isinstance(self.noise, NegativeBinomial) or self.noise.variance == "linear"
         if not linear:
-            return QUADRATIC, max(self.dispersion, heat, 1e-6), 0.0
-        s = max(self.dispersion, heat * max(self.counts.total / np.prod(self.counts.shape), 1.0))
-        if s < 1e-6 or (self.dispersion == 0.0 and heat < COLD):
+            return QUADRATIC, max(dispersion, heat, 1e-6), 0.0
+        s = max(dispersion, heat * max(self.counts.total / np.prod(self.counts.shape), 1.0))
+        if s < 1e-6 or (dispersion == 0.0 and heat < COLD):
             return POISSON, 0.0, 1.0
-        return LINEAR, s, np.log1p(s) / s
+        return LINEAR, s, float(np.log1p(s) / s)
 
-    def _draw_chances(self) -> None:
-        used, n = (self.loadings > 0).sum(axis=0), len(self.loadings)
+    def first_state(self, components: Array, start: Literal["refit", "all"] | Array, rng: np.random.Generator) -> State:
+        """Return where a chain begins, as `draw_chain` says."""
+        rank = len(components)
+        nothing, chances = np.zeros((0, rank)), np.full(rank, self.mean)
+        state = State(nothing, components.copy(), self.centre.copy(), chances, SHAPE, self.dispersion)
+        if not isinstance(start, str):
+            state.loadings = np.array(start, dtype=np.float64)
+        elif start == "refit":
+            state.loadings = refit_presence(self.counts.matrix, self.model(state))
+        else:
+            state.loadings = self.counts.row_totals[:, None] * rng.dirichlet(np.ones(rank), self.counts.shape[0])
+        return state
+
+    def step(self, state: State, rng: np.random.Generator, heat: float, afresh: bool) -> Array:
+        """Draw everything once; return the share of the moves in which each component was present.
+
+        `heat` is the least dispersion, and `afresh` says that rows begin at the modes of their supports.
+        """
+        share, model, seed = np.zeros(state.loadings.shape), self.model(state, heat), int(rng.integers(2**63))
+        draw_presence(self.counts.matrix, model, seed, MOVES, afresh, state.loadings, share)
+        if self.known < len(state.components):
+            entries, noise = (self.counts.dense, self.missing), (model.variance, model.dispersion)
+            draw_extra(entries, state.loadings, state.components, self.known, noise, rng)
+        if heat < FREE_BELOW:
+            self._draw_chances(state, rng)
+            self._draw_shape(state, rng)
+        if self.learned:
+            self._draw_dispersion(state, rng)
+        return share
+
+    def _draw_chances(self, state: State, rng: np.random.Generator) -> None:
+        used, n = (state.loadings > 0).sum(axis=0), len(state.loadings)
 
         def log_density(at: Array) -> float:
             a, b = np.exp(at[1]) * expit(at[0]), np.exp(at[1]) * expit(-at[0])
             far = (at - self.centre) / [1.0, WEIGHT_SPREAD]
             return float((betaln(a + used, b + n - used) - betaln(a, b)).sum() - 0.5 * far @ far)
 
-        self.common = self._metropolis(self.common, np.array([0.15, 0.4]), log_density)
-        a, b = np.exp(self.common[1]) * expit(self.common[0]), np.exp(self.common[1]) * expit(-self.common[0])
-        self.chances = np.clip(self.rng.beta(a + used, b + n - used), 1e-9, 1 - 1e-9)
+        state.common = _metropolis(rng, state.common, np.array([0.15, 0.4]), log_density)
+        a, b = np.exp(state.common[1]) * expit(state.common[0]), np.exp(state.common[1]) * expit(-state.common[0])
+        state.chances = np.clip(rng.beta(a + used, b + n - used), 1e-9, 1 - 1e-9)
 
-    def _draw_shape(self) -> None:
-        there = self.loadings > 0
-        sizes, totals = there.sum(axis=1), self.loadings.sum(axis=1, keepdims=True)
-        logs = float(np.log(np.divide(self.loadings, totals, out=np.ones_like(self.loadings), where=there)).sum())
+    def _draw_shape(self, state: State, rng: np.random.Generator) -> None:
+        there = state.loadings > 0
+        sizes, totals = there.sum(axis=1), state.loadings.sum(axis=1, keepdims=True)
+        logs = float(np.log(np.divide(state.loadings, totals, out=np.ones_like(state.loadings), where=there)).sum())
 
         def log_density(at: Array) -> float:
             a = np.exp(at[0])
             far = (at[0] - np.log(SHAPE)) / SHAPE_SPREAD
             return float(gammaln(a * sizes).sum() - sizes.sum() * gammaln(a) + a * logs - 0.5 * far**2)
 
-        self.shape = float(np.exp(self._metropolis(np.log([self.shape]), np.array([0.15]), log_density)[0]))
+        state.shape = float(np.exp(_metropolis(rng, np.log([state.shape]), np.array([0.15]), log_density)[0]))
 
-    def _draw_dispersion(self) -> None:
-        x, means = self.counts.dense, np.maximum(self.loadings @ self.components, 1e-290)
+    def _draw_dispersion(self, state: State, rng: np.random.Generator) -> None:
+        x, means = self.counts.dense, np.maximum(state.loadings @ state.components, 1e-290)
         seen = np.ones(x.shape, bool) if not len(self.missing) else ~self.missing
         x, means = x[seen], means[seen]
         quadratic = isinstance(self.noise, NegativeBinomial) and self.noise.variance == "quadratic"
@@ -172,31 +215,51 @@ class _Chain:
             found = gammaln(x + size) - gammaln(size) - size * np.log1p(ratio) + x * (np.log(ratio) - np.log1p(ratio))
             return float(found.sum() - 0.5 * ((at[0] - np.log(DISPERSION)) / DISPERSION_SPREAD) ** 2)
 
-        self.dispersion = float(np.exp(self._metropolis(np.log([self.dispersion]), np.array([0.1]), log_density, 2)[0]))
-
-    def _metropolis(self, at: Array, width: Array, log_density: Callable[[Array], float], steps: int = STEPS) -> Array:
-        here = log_density(at)
-        for _ in range(steps):
-            new = at + width * self.rng.normal(size=len(at))
-            there = log_density(new)
-            if np.log(self.rng.random()) < there - here:
-                at, here = new, there
-        return at
+        at = np.log([state.dispersion])
+        for width in DISPERSION_STEPS:
+            at = _metropolis(rng, at, np.array([width]), log_density, 1)
+        state.dispersion = float(np.exp(at[0]))
 
 
-def _first_loadings(counts: Counts, components: Array) -> Array:
-    """Return loadings after fifty steps of EM, without those below 4 % of the total of their row."""
-    n, rank = counts.shape[0], len(components)
-    totals = np.maximum(counts.row_totals, 1.0)[:, None]
-    loadings: Any = np.full((n, rank), 1.0 / rank) * totals
-    x = counts.dense
-    for _ in range(50):
-        loadings *= (x / np.maximum(loadings @ components, 1e-290)) @ components.T
-    chosen = np.argmax(loadings, axis=1)
-    largest = np.maximum(loadings[np.arange(n), chosen], 1e-3)
-    loadings[loadings < 0.04 * totals] = 0.0
-    loadings[np.arange(n), chosen] = largest
-    return loadings
+def _metropolis(
+    rng: np.random.Generator, at: Array, width: Array, log_density: Callable[[Array], float], steps: int = STEPS
+) -> Array:
+    here = log_density(at)
+    for _ in range(steps):
+        new = at + width * rng.normal(size=len(at))
+        there = log_density(new)
+        if np.log(rng.random()) < there - here:
+            at, here = new, there
+    return at
+
+
+def judge(counts: Counts, known: Array, noise: Noise, chains: list[Drawn]) -> tuple[Array, Array]:
+    """Return how far the chains differ in each row, and how far its best draw lies below a refit, (n,), in nats.
+
+    The first is the difference between means over the draws of a chain of the log-likelihood, or between the halves of
+    a single chain. The second is of the log joint density, of counts, exposures and presence, of the best draw of the
+    worst chain and of the refit that is pruned backwards by it. Both are those of the posterior means of what rows
+    share, and NaN for rows without counts.
+    """
+    some = np.flatnonzero(counts.row_totals > 0)
+    rank = len(known) + chains[0].extra.shape[1]
+    setting = Setting(counts.rows(some), noise, len(known), rank)
+    shape, dispersion = np.mean([each.shared.mean(axis=0) for each in chains], axis=0)
+    chances = np.mean([each.prevalence.mean(axis=0) for each in chains], axis=0)
+    components = np.vstack([known, np.mean([each.extra.mean(axis=0) for each in chains], axis=0)])
+    model = setting.model(State(np.zeros((0, rank)), components, setting.centre, chances, shape, dispersion))
+    matrix, none = setting.counts.matrix, components[None, len(known) :]
+    joint = judge_presence(matrix, model, csc_array(refit_presence(matrix, model).reshape(1, -1)), none)[1][0]
+    places = (some[:, None] * rank + np.arange(rank)).ravel()
+    parts, best = [], []
+    for each in chains:
+        likelihoods, joints = judge_presence(matrix, model, csc_array(each.loadings)[:, places], each.extra)
+        parts += np.array_split(likelihoods, 1 if len(chains) > 1 else min(2, len(likelihoods)))
+        best.append(joints.max(axis=0))
+    between, below = np.full((2, counts.shape[0]), np.nan)
+    between[some] = np.ptp([each.mean(axis=0) for each in parts], axis=0)
+    below[some] = joint - np.min(best, axis=0)
+    return between, below
 
 
 def quantiles_of_stored(values: csc_array, levels: tuple[float, ...]) -> list[Array]:

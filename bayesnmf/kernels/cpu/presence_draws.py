@@ -1,5 +1,6 @@
 """Draw which known components are present in each row, and how much of each, by the moves of `presence_moves.py`.
 
+Beside the draws stand what judges them: the log-likelihood and log density of loadings, and a refit to compare with.
 Draws depend on a seed and the number of the row alone.
 """
 
@@ -12,8 +13,20 @@ import numpy as np
 
 from bayesnmf.kernels.cpu.compiling import compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.presence_moves import draw_again, move_all, move_one
+from bayesnmf.kernels.cpu.presence_refits import refit
 from bayesnmf.kernels.cpu.streams import stream
-from bayesnmf.kernels.cpu.supports import QUADRATIC, Row, Space, Support, find_mode, new_space, new_support
+from bayesnmf.kernels.cpu.supports import (
+    QUADRATIC,
+    Model,
+    Row,
+    Space,
+    Support,
+    find_mode,
+    log_joint,
+    log_likelihood,
+    new_space,
+    new_support,
+)
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
@@ -29,16 +42,63 @@ def _count(at: Support, share: float, present: Array) -> None:
 
 
 @compiled_for_kernels()
-def _draw_row(state: Array, row: Row, moves: int, loadings: Array, present: Array, here: Space) -> None:
-    """Draw the loadings of a row, 0 for what is absent, and add the shares of moves in which each is present."""
-    cap = min(len(loadings), MOST)
-    at, to, z = new_support(cap), new_support(cap), np.empty(cap)
-    for k in range(len(loadings)):
-        if loadings[k] > 0.0 and at.size[0] < cap:
+def _row(matrix: Any, model: Model, i: int) -> tuple[Row, Array]:
+    """Return the row of this number and the features of its entries: those of counts, or all observed ones if needed.
+
+    Entries are filled up to whole vectors.
+    """
+    indptr, indices, values = matrix
+    rank, m = model.components.shape
+    step, row_counts, total = VECTOR_BYTES // 8, np.zeros(m), 0.0
+    for p in range(indptr[i], indptr[i + 1]):
+        row_counts[indices[p]] = values[p]
+        total += values[p]
+    chosen = np.flatnonzero(row_counts > 0.0)
+    if model.variance == QUADRATIC:
+        chosen = np.flatnonzero(~model.missing[i]) if len(model.missing) else np.arange(m)
+    entries = max((len(chosen) + step - 1) // step, 1) * step
+    counts, parts = np.zeros(entries), np.zeros((rank, entries))
+    for p in range(len(chosen)):
+        counts[p] = row_counts[chosen[p]]
+        for k in range(rank):
+            parts[k, p] = model.components[k, chosen[p]]
+    own = model.exposure[i if len(model.exposure) > 1 else 0] * model.linear
+    rate = 1.0 / max(total, 1.0)
+    return Row(counts, parts, own, model.shape, model.odds, rate, model.variance, model.dispersion), chosen
+
+
+@compiled_for_kernels()
+def _fill_support(loadings: Array, at: Support) -> None:
+    """Write the support of loadings: the largest, if there is no room for all."""
+    at.size[0] = 0
+    order = np.argsort(-loadings)
+    for k in order[: len(at.members)]:
+        if loadings[k] > 0.0:
             a = at.size[0]
             at.members[a], at.logs[a], at.mode[a] = k, math.log(loadings[k]), math.log(loadings[k])
             at.size[0] += 1
+
+
+@compiled_for_kernels()
+def _fill_loadings(at: Support, loadings: Array) -> None:
+    """Write the loadings of a support, 0 for what is absent."""
+    loadings[:] = 0.0
+    for a in range(at.size[0]):
+        loadings[at.members[a]] = math.exp(at.logs[a])
+
+
+@compiled_for_kernels()
+def _draw_row(state: Array, row: Row, moves: int, afresh: bool, loadings: Array, present: Array, here: Space) -> None:
+    """Draw the loadings of a row, 0 for what is absent, and add the shares of moves in which each is present."""
+    cap = min(len(loadings), MOST)
+    at, to, z = new_support(cap), new_support(cap), np.empty(cap)
+    _fill_support(loadings, at)
+    if not at.size[0]:  # none at all is no state
+        best = 1.0 / (row.rate * len(loadings))
+        at.members[0], at.logs[0], at.mode[0], at.size[0] = 0, math.log(best), math.log(best), 1
     find_mode(row, at, here)
+    if afresh:
+        at.logs[:] = at.mode
     share = 1.0 / (moves * (1 + SINGLE))
     for _ in range(moves):
         if move_all(state, row, at, to, z, here):
@@ -53,61 +113,81 @@ def _draw_row(state: Array, row: Row, moves: int, loadings: Array, present: Arra
                 if changed:
                     find_mode(row, at, here)
             _count(at, share, present)
-    loadings[:] = 0.0
-    for a in range(at.size[0]):
-        loadings[at.members[a]] = math.exp(at.logs[a])
+    _fill_loadings(at, loadings)
 
 
 @compiled_on_disk(nogil=True)
 def _draw_rows(
-    indptr: Array, indices: Array, values: Array, components: Array, missing: Array, exposure: Array, prior: Any,
-    noise: Any, seed: Any, moves: int, start: int, stop: int, loadings: Array, present: Array,
-) -> None:  # fmt: skip
-    rank, m = components.shape
-    step, state = VECTOR_BYTES // 8, np.empty(1, np.uint64)
-    shape, odds = prior
-    variance, dispersion, linear = noise
-    row_counts = np.zeros(m)
+    matrix: Any,
+    model: Model,
+    seed: Any,
+    moves: int,
+    afresh: bool,
+    start: int,
+    stop: int,
+    loadings: Array,
+    present: Array,
+) -> None:
+    rank, state = len(model.components), np.empty(1, np.uint64)
     for i in range(start, stop):
-        row_counts[:] = 0.0
-        total = 0.0
-        for p in range(indptr[i], indptr[i + 1]):
-            row_counts[indices[p]] = values[p]
-            total += values[p]
-        chosen = np.flatnonzero(row_counts > 0.0)
-        if variance == QUADRATIC:
-            chosen = np.flatnonzero(~missing[i]) if len(missing) else np.arange(m)
-        entries = max((len(chosen) + step - 1) // step, 1) * step
-        counts, parts = np.zeros(entries), np.zeros((rank, entries))
-        for p in range(len(chosen)):
-            counts[p] = row_counts[chosen[p]]
-            for k in range(rank):
-                parts[k, p] = components[k, chosen[p]]
+        row, _ = _row(matrix, model, i)
         state[0] = stream(seed, i)
-        own = exposure[i if len(exposure) > 1 else 0] * linear
-        row = Row(counts, parts, own, shape, odds, 1.0 / max(total, 1.0), variance, dispersion)
-        _draw_row(state, row, moves, loadings[i], present[i], new_space(entries, min(rank, MOST), rank))
+        here = new_space(len(row.counts), min(rank, MOST), rank)
+        _draw_row(state, row, moves, afresh, loadings[i], present[i], here)
+
+
+@compiled_on_disk(nogil=True)
+def _refit_rows(matrix: Any, model: Model, start: int, stop: int, loadings: Array) -> None:
+    rank = len(model.components)
+    cap = min(rank, MOST)
+    for i in range(start, stop):
+        row, _ = _row(matrix, model, i)
+        here, at, to = new_space(len(row.counts), cap, rank), new_support(cap), new_support(cap)
+        refit(row, loadings[i], at, to, here)
+
+
+@compiled_on_disk(nogil=True)
+def _judge_rows(
+    matrix: Any, model: Model, drawn: Any, extra: Array, start: int, stop: int, likelihoods: Array, joints: Array
+) -> None:
+    indptr, indices, values = drawn
+    rank = len(model.components)
+    cap, known = rank, rank - extra.shape[1]
+    for i in range(start, stop):
+        row, chosen = _row(matrix, model, i)
+        here, at, loadings = new_space(len(row.counts), cap, rank), new_support(cap), np.zeros((len(extra), rank))
+        for k in range(rank):
+            for p in range(indptr[i * rank + k], indptr[i * rank + k + 1]):
+                loadings[indices[p], k] = values[p]
+        for d in range(len(extra)):
+            for k in range(known, rank):
+                for p in range(len(chosen)):
+                    row.parts[k, p] = extra[d, k - known, chosen[p]]
+            _fill_support(loadings[d], at)
+            joints[d, i] = log_joint(row, at, here)
+            likelihoods[d, i] = log_likelihood(row, here)
+            for a in range(at.size[0]):
+                likelihoods[d, i] -= row.exposure[at.members[a]] * math.exp(at.logs[a])
 
 
 def draw_presence(
-    matrix: Any, components: Array, entries: tuple[Array, Array], prior: tuple[Array, Array],
-    noise: tuple[int, float, float], seed: int, moves: int, loadings: Array, present: Array,
+    matrix: Any,
+    model: Model,
+    seed: int,
+    moves: int,
+    afresh: bool,
+    loadings: Array,
+    present: Array,
     threads: int | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Draw loadings of known components, in place, and add the share of the moves in which each is present.
 
     Parameters
     ----------
     matrix : csr_array (n, m)
         Counts.
-    components : ndarray (K, m)
-        Components whose rows sum to 1.
-    entries : tuple of ndarray (n or 0, m) of bool, and (n or 1, K)
-        Missing entries, if any, and the sums of the components over the observed entries.
-    prior : tuple of ndarray (K,)
-        Shapes of the loadings, and the logits of the chances of presence.
-    noise : tuple of int, float and float
-        Variance, dispersion, and what multiplies the mean in the log-likelihood: 1, e(s) or 0.
+    model : Model
+        Components, entries, prior and noise.
     seed : int
         Seed of this round.
     moves : int
@@ -118,10 +198,52 @@ def draw_presence(
         Blocks of rows to work on at once; draws do not depend on it.
     """
     n, rank = loadings.shape
-    work = 200 * moves * n * rank * components.shape[1]
-    given = matrix.indptr, matrix.indices, matrix.data, components, *entries, prior, noise, np.uint64(seed), moves
+    work = 200 * moves * n * rank * model.components.shape[1]
+    rows = matrix.indptr, matrix.indices, matrix.data
 
     def draw(_: int, first: int, last: int) -> None:
-        _draw_rows(*given, first, last, loadings, present)
+        _draw_rows(rows, model, np.uint64(seed), moves, afresh, first, last, loadings, present)
 
     in_blocks(even_bounds(n, min(n, block_count(work))), draw, threads_or_default(threads, work))
+
+
+def refit_presence(matrix: Any, model: Model, threads: int | None = None) -> Array:
+    """Return loadings (n, K) of a refit of each row, pruned backwards as long as the log joint density rises."""
+    n, rank = matrix.shape[0], len(model.components)
+    work, rows, loadings = (
+        2000 * n * rank * model.components.shape[1],
+        (matrix.indptr, matrix.indices, matrix.data),
+        np.zeros((n, rank)),
+    )
+
+    def fit(_: int, first: int, last: int) -> None:
+        _refit_rows(rows, model, first, last, loadings)
+
+    in_blocks(even_bounds(n, min(n, block_count(work))), fit, threads_or_default(threads, work))
+    return loadings
+
+
+def judge_presence(
+    matrix: Any, model: Model, drawn: Any, extra: Array, threads: int | None = None
+) -> tuple[Array, Array]:
+    """Return the log-likelihood and the log joint density, (draws, n), up to constants of the row.
+
+    Parameters
+    ----------
+    matrix, model
+        As for `draw_presence`.
+    drawn : csc_array (draws, n K)
+        Loadings.
+    extra : ndarray (draws, E, m)
+        What the last components were in each draw.
+    """
+    draws, n = len(extra), matrix.shape[0]
+    work, rows = 20 * draws * n * model.components.shape[1], (matrix.indptr, matrix.indices, matrix.data)
+    found = np.zeros((2, draws, n))
+    stored = drawn.indptr, drawn.indices, drawn.data
+
+    def judge(_: int, first: int, last: int) -> None:
+        _judge_rows(rows, model, stored, extra, first, last, found[0], found[1])
+
+    in_blocks(even_bounds(n, min(n, block_count(work))), judge, threads_or_default(threads, work))
+    return found[0], found[1]

@@ -23,12 +23,13 @@ from bayesnmf.kernels.cpu.supports import (
     Row,
     Space,
     Support,
-    factorise,
+    copy_support,
     fill_means,
     fill_weights,
     find_mode,
     log_density,
     log_determinant,
+    put_last,
     solve_upper,
 )
 from bayesnmf.types import Array
@@ -60,34 +61,6 @@ def _pick(state: Array, gains: Array, log_sum: float) -> int:
 
 
 @compiled_for_kernels()
-def _put_last(at: Support, place: int, there: Support) -> None:
-    """Exchange a member of a support with the last one, in all that it holds; `there` is overwritten."""
-    last = at.size[0] - 1
-    for values in (at.logs, at.mode):
-        values[place], values[last] = values[last], values[place]
-    at.members[place], at.members[last] = at.members[last], at.members[place]
-    for a in range(last + 1):
-        for b in range(a + 1):
-            c = last if a == place else (place if a == last else a)
-            d = last if b == place else (place if b == last else b)
-            there.hessian[a, b] = at.hessian[max(c, d), min(c, d)]
-    for a in range(last + 1):
-        for b in range(a + 1):
-            at.hessian[a, b] = there.hessian[a, b]
-    factorise(at.hessian, last + 1, at.factor)
-
-
-@compiled_for_kernels()
-def _copy(at: Support, size: int, to: Support) -> None:
-    """Copy the first members of a support."""
-    to.size[0] = size
-    for a in range(size):
-        to.members[a], to.logs[a], to.mode[a] = at.members[a], at.logs[a], at.mode[a]
-        for b in range(a + 1):
-            to.hessian[a, b], to.factor[a, b] = at.hessian[a, b], at.factor[a, b]
-
-
-@compiled_for_kernels()
 def _standardise(at: Support, z: Array) -> None:
     for a in range(at.size[0]):
         z[a] = 0.0
@@ -111,7 +84,7 @@ def _leave_out(state: Array, at: Support, spare: Support) -> int:
     if slot == size:
         return size
     if slot < size - 1:
-        _put_last(at, slot, spare)
+        put_last(at, slot, spare)
     return size - 1
 
 
@@ -121,7 +94,7 @@ def move_all(state: Array, row: Row, at: Support, to: Support, z: Array, here: S
     rank, size = len(row.shape), at.size[0]
     base = _leave_out(state, at, to)
     _standardise(at, z)
-    _copy(at, base, to)
+    copy_support(at, base, to)
     if base:
         find_mode(row, to, here)
     log_sum = fill_gains(row, to, True, here)
@@ -131,7 +104,7 @@ def move_all(state: Array, row: Row, at: Support, to: Support, z: Array, here: S
         return False
     ratio = here.gains[old] - here.gains[pick] + (_log_t(z[base]) if old < rank else 0.0)
     if pick == old:
-        _copy(at, size, to)
+        copy_support(at, size, to)
     elif pick < rank:
         to.size[0], to.members[base], to.mode[base] = base + 1, pick, here.found[pick]
         find_mode(row, to, here)
@@ -150,7 +123,7 @@ def draw_again(state: Array, row: Row, at: Support, to: Support, z: Array, here:
     """Propose other loadings of the same support, in `to`; return whether to accept them."""
     size, kept = at.size[0], 0.0 if uniform(state) < 0.5 else KEPT
     _standardise(at, z)
-    _copy(at, size, to)
+    copy_support(at, size, to)
     ratio = 0.0
     for a in range(size):
         ratio -= 0.5 * z[a] * z[a]
@@ -171,7 +144,7 @@ def move_one(state: Array, row: Row, at: Support, to: Support, here: Space) -> b
     base = _leave_out(state, at, to)
     if base == 0:
         return False
-    _copy(at, base, to)
+    copy_support(at, base, to)
     for a in range(base):
         here.loadings[a] = math.exp(to.logs[a])
     fill_means(to.members, here.loadings, base, row.parts, here.means)
@@ -186,7 +159,7 @@ def move_one(state: Array, row: Row, at: Support, to: Support, here: Space) -> b
         width = math.sqrt(here.precision[old])
         ratio += _log_t((at.logs[base] - here.found[old]) * width) + math.log(width)
     if pick == old:
-        _copy(at, size, to)
+        copy_support(at, size, to)
     if pick < rank:
         width, z = math.sqrt(here.precision[pick]), _t_draw(state)
         ratio -= _log_t(z) + math.log(width)

@@ -21,6 +21,7 @@ from bayesnmf.types import Array
 
 # Gains are proposals only: raising them to this power lets a sampler try what the approximation thinks little of.
 POWER = 0.5
+LEAST_GAIN, MOST_GAIN = -7.0, 8.0
 
 
 @compiled_for_kernels(**LOOPS)
@@ -104,7 +105,8 @@ def _gains_of_more(row: Row, base: Support, reacting: int, here: Space) -> float
             a_k = row.shape[k]
             slope = product(row.parts[k], here.weights) - row.exposure[k] - row.rate - (shapes + a_k - 1.0) / total
             gain = row.odds[k] + math.lgamma(shapes + a_k) - begun - math.lgamma(a_k) - a_k * log_total
-            here.gains[k] = POWER * (gain + _gain_of(row, k, slope, max(left, 0.02 * own) + 1e-300, here))
+            gain += _gain_of(row, k, slope, max(left, 0.02 * own) + 1e-300, here)
+            here.gains[k] = min(max(POWER * gain, LEAST_GAIN), MOST_GAIN)
             top = max(top, here.gains[k])
     here.gains[len(row.shape)] = 0.0
     return top

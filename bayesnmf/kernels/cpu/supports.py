@@ -29,6 +29,24 @@ NEVER = -1e300
 LOOPS: Any = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
 
 
+class Model(NamedTuple):
+    """What rows share: components (K, m), missing entries (n or 0, m), prior and noise.
+
+    `exposure` (n or 1, K) are the sums of the components over the observed entries, `shape` and `odds` (K,) the shapes
+    of the loadings and the logits of the chances of presence. `linear` is what multiplies the mean in the
+    log-likelihood: 1 for Poisson counts, e for counts in clusters, and 0 for quadratic variance.
+    """
+
+    components: Any
+    missing: Any
+    exposure: Any
+    shape: Any
+    odds: Any
+    variance: int
+    dispersion: float
+    linear: float
+
+
 class Row(NamedTuple):
     """A row: counts (c,), components at these entries (K, c), what multiplies u in −Σ λ (K,), prior and noise."""
 
@@ -267,3 +285,40 @@ def log_determinant(factor: Array, size: int) -> float:
     for a in range(size):
         found += math.log(factor[a, a])
     return found
+
+
+@compiled_for_kernels()
+def log_joint(row: Row, at: Support, here: Space) -> float:
+    """Return the log joint density of counts, presence and loadings, not their logarithms, up to a constant."""
+    found = log_density(row, at, here)
+    for a in range(at.size[0]):
+        found -= at.logs[a]
+    return found
+
+
+@compiled_for_kernels()
+def put_last(at: Support, place: int, there: Support) -> None:
+    """Exchange a member of a support with the last one, in all that it holds; `there` is overwritten."""
+    last = at.size[0] - 1
+    for values in (at.logs, at.mode):
+        values[place], values[last] = values[last], values[place]
+    at.members[place], at.members[last] = at.members[last], at.members[place]
+    for a in range(last + 1):
+        for b in range(a + 1):
+            c = last if a == place else (place if a == last else a)
+            d = last if b == place else (place if b == last else b)
+            there.hessian[a, b] = at.hessian[max(c, d), min(c, d)]
+    for a in range(last + 1):
+        for b in range(a + 1):
+            at.hessian[a, b] = there.hessian[a, b]
+    factorise(at.hessian, last + 1, at.factor)
+
+
+@compiled_for_kernels()
+def copy_support(at: Support, size: int, to: Support) -> None:
+    """Copy the first members of a support."""
+    to.size[0] = size
+    for a in range(size):
+        to.members[a], to.logs[a], to.mode[a] = at.members[a], at.logs[a], at.mode[a]
+        for b in range(a + 1):
+            to.hessian[a, b], to.factor[a, b] = at.hessian[a, b], at.factor[a, b]
