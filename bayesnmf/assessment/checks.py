@@ -251,8 +251,8 @@ def check_factors_of_rows(frame: Any, contrasts: Any, row_names: np.ndarray) -> 
     return factors
 
 
-def check_contrast_weights(contrasts: Any, groups: list[str]) -> dict[str, np.ndarray]:
-    """Return the weights of all groups in each contrast."""
+def check_contrast_weights(contrasts: Any, groups: list[str], text: Any = str) -> dict[str, np.ndarray]:
+    """Return the weights of all groups in each contrast; `text` makes the name of a group of what is given."""
     if not isinstance(contrasts, Mapping) or not all(isinstance(each, Mapping) for each in contrasts.values()):
         raise TypeError(
             "contrasts must map names to weights of groups, as in {'b - a': {'b': 1, 'a': -1}}: found "
@@ -264,7 +264,7 @@ def check_contrast_weights(contrasts: Any, groups: list[str]) -> dict[str, np.nd
     for name, given in contrasts.items():
         weights = np.zeros(len(groups))
         for group, weight in given.items():
-            place = groups.index(check_choice(str(group), f"a group of {name!r}", groups))
+            place = groups.index(check_choice(text(group), f"a group of {name!r}", groups))
             weights[place] = as_numbers(weight, "contrasts")
         if not np.all(np.isfinite(weights)) or not weights.any() or abs(weights.sum()) > 1e-9 * np.abs(weights).sum():
             raise ValueError(

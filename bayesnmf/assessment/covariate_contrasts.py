@@ -1,9 +1,9 @@
 """Contrasts between the levels of a covariate of a fit, adjusted for its other covariates.
 
-Every row is given each level in turn, and keeps its other covariates. The average of its linear predictors, of draws of
-the effects (`bayesnmf.results.effects`), is the log scale of loadings. The average of its mean shares, from a regression
-of the shares of rows (`bayesnmf.results.mean_shares`), is the scale of shares: it is not that of the effects, as a prior
-of another shape than the loadings would have other means than they.
+Every row is given each level in turn, and keeps its other covariates. The average of its linear predictors, of draws
+of the effects (`bayesnmf.results.effects`), is the log scale of loadings. The average of its mean shares, from a
+regression of the shares of rows (`bayesnmf.results.mean_shares`), is the scale of shares: it is not read off the
+effects, as a prior of another shape than that of the loadings has other means than they have.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 
 from bayesnmf.assessment.checks import check_contrast_weights
 from bayesnmf.data.covariates.checks import check_is_covariate
-from bayesnmf.data.covariates.coding import Coding
+from bayesnmf.data.covariates.coding import Coding, scales_of
+from bayesnmf.data.covariates.levels import label_of
 from bayesnmf.data.covariates.reading import design_of, frame_of_design
 from bayesnmf.results.effects import (
     SCALE_OF_SHARES,
@@ -58,18 +59,18 @@ def covariate_contrasts(
     check_is_covariate(name, coding.columns)
     frame = frame_of_design(coding, prior.design, fit.row_names)
     levels = _levels(coding, name, frame)
-    weights = check_contrast_weights(contrasts or _plain(levels, name in coding.levels), list(levels))
+    weights = check_contrast_weights(contrasts or _plain(levels, name in coding.levels), list(levels), label_of)
     drawn = _chosen(drawn_effects(fit), *chosen)
     designs = [design_of(coding, frame.assign(**{name: level}), fit.row_names) for level in levels.values()]
-    effects = np.stack([np.einsum("p,spk->sk", design.mean(axis=0), drawn.draws) for design in designs], axis=1)
-    shares, standard = mean_shares_of(fit, *chosen), [coding.standardised(design) for design in designs]
+    effects = np.stack([np.einsum("p,spk->sk", each.mean(axis=0), drawn.standardised) for each in designs], axis=1)
+    shares = mean_shares_of(fit, *chosen)
     parts = []
     for label, weight in weights.items():
         used = np.flatnonzero(weight)
-        given, most = ([standard[level] for level in used], weight[used]), np.abs(weight).sum() / 2
-        difference = shares.contrast(*given)
+        at, most = ([designs[level] for level in used], weight[used]), np.abs(weight).sum() / 2
+        difference = shares.contrast(*at)
         columns = _columns("difference", difference.limits(tail, -most, most))
-        columns |= _columns("lfc", shares.contrast(*given, logarithms=True).limits(tail, -np.inf, np.inf))
+        columns |= _columns("lfc", shares.contrast(*at, logarithms=True).limits(tail, -np.inf, np.inf))
         moved = np.einsum("l,slk->sk", weight, effects)
         columns |= _columns("effect", (moved.mean(axis=0), *np.quantile(moved, [tail, 1 - tail], axis=0)))
         columns["lfsr"] = difference.false_sign_rate()
@@ -93,7 +94,7 @@ def _levels(coding: Coding, name: str, frame: Any) -> dict[str, Any]:
     """Return what the covariate is set to in each of the cases that are compared."""
     if name in coding.levels:
         return {level: level for level in coding.levels[name]}
-    sd = float(frame[name].std(ddof=0))
+    sd = scales_of(np.column_stack([np.ones(len(frame)), frame[name]]))[1][1]
     return {name: frame[name], f"{name} + {sd:.3g}": frame[name] + sd}
 
 
@@ -106,4 +107,5 @@ def _chosen(drawn: EffectsDrawn, draws: int, seed: int) -> EffectsDrawn:
     """Return at most so many of the draws."""
     if draws >= len(drawn.draws):
         return drawn
-    return drawn._replace(draws=drawn.draws[np.random.default_rng(seed).choice(len(drawn.draws), draws, replace=False)])
+    kept = np.random.default_rng(seed).choice(len(drawn.draws), draws, replace=False)
+    return drawn._replace(standardised=drawn.standardised[kept])

@@ -204,9 +204,18 @@ def _check_named(name: str, counts: Counts, parts: Mapping[str, Counts]) -> None
     """Refuse rows without names, where other matrices have other rows."""
     if is_counted(counts.row_names):
         sizes = ", ".join(f"{other!r}: {each.shape[0]:,}" for other, each in parts.items())
+        named = [other for other, each in parts.items() if not is_counted(each.row_names)]
+        cure = "give DataFrames with the names of their rows, or arrays of as many rows"
+        if named and parts[named[0]].shape[0] == counts.shape[0]:
+            cure = (
+                f"if they are in the order of {named[0]!r}, give them its names, as pd.DataFrame({name}, "
+                f"index={named[0]}.index), or give all without names, as arrays"
+            )
+        elif named:
+            cure = f"{named[0]!r} has names: give {name!r} as a DataFrame with the names of its own rows, too"
         raise ValueError(
-            f"counts {name!r} must have names of rows, or all matrices the same rows in the same order: found rows "
-            f"{sizes}; give DataFrames with the same names, or arrays of as many rows"
+            f"counts {name!r} must have names of rows, as {listed(named) if named else 'all'} have, or no matrix any, "
+            f"and all the same rows in the same order: found rows {sizes}; {cure}"
         )
 
 

@@ -42,7 +42,7 @@ class Order(NamedTuple):
     """What is put in order: the argument, the sides whose names decide, and what has these names.
 
     With `more`, labels beyond the names are left out. With `keyed`, what has labels goes by them even if the counts
-    have no names.
+    have no names. `cure` is what to give without labels, in the order of the counts, where that is no array.
     """
 
     argument: str
@@ -50,6 +50,7 @@ class Order(NamedTuple):
     of: str = "counts"
     more: bool = False
     keyed: bool = False
+    cure: str = ""
 
 
 def split_labels(x: Any) -> Labelled:
@@ -193,7 +194,7 @@ def _refuse(given: list[str], own: list[str], order: Order) -> None:
         _counted([key for key, times in there.items() if times > 1 and key in known], "there more than once", "labels"),
         _counted([key for key, times in known.items() if times > 1], f"repeated in the {order.of}", "names"),
     ]
-    cure = f"give these labels, or an array in the order of the {order.of}"
+    cure = f"give these labels, or {order.cure or f'an array in the order of the {order.of}'}"
     if order.side == "feature" and not set(own) & set(given):
         cure += "; symbols instead of identifiers, or the reverse, are in a column of var that feature_labels names"
     if {key.strip() for key in given} >= {key.strip() for key in own} and not set(own) <= set(given):

@@ -24,7 +24,7 @@ def with_covariates_of_rows[F: FitRecord](fit: F, covariates: Any, row_names: Ar
         return fit
     check_given(covariates, "transform")
     coding = Coding.of_text(prior.coding)
-    own = replace(prior, design=coding.standardised(design_of(coding, covariates, row_names)))
+    own = replace(prior, design=design_of(coding, covariates, row_names))
     return replace(fit, priors=replace_sides(fit.priors, loadings=own))
 
 

@@ -61,10 +61,14 @@ SCALES = {
 
 
 class EffectsDrawn(NamedTuple):
-    """Draws of effects (draws, p, K) in the units of the covariates, their means (p, K), and where they come from."""
+    """Draws of effects (draws, p, K) in the units of the covariates, their means (p, K), and where they come from.
+
+    `standardised` are the same draws as effects of the standardised design.
+    """
 
     draws: Array
     mean: Array
+    standardised: Array
     source: str
     cautions: list[str]
 
@@ -93,7 +97,7 @@ def predicted_shares(fit: FitRecord, covariates: Any, interval: float = 0.9) -> 
     tail = (1 - check_fraction(interval, "interval")) / 2
     names, coding = names_of_rows(covariates), Coding.of_text(prior_with_effects(fit).coding)
     design, found = design_of(coding, covariates, names), mean_shares_of(fit, SHARE_DRAWS, fit.seed)
-    values = found.at(coding.standardised(design)).limits(tail, 0.0, 1.0)
+    values = found.at(design).limits_of_shares(tail)
     labels = pd.MultiIndex.from_product([names, fit.component_labels], names=["row", "component"])
     columns = zip(("share", "low", "high"), values, strict=True)
     table = pd.DataFrame({name: each.ravel() for name, each in columns}, labels)
@@ -131,16 +135,20 @@ def drawn_effects(fit: FitRecord) -> EffectsDrawn:
     chains = chains_of_effects(fit)
     if chains is not None:
         draws = chains.reshape(-1, *chains.shape[2:])
-        return EffectsDrawn(draws, draws.mean(axis=0), "intervals: draws of the posterior", cautions_of_spread(fit))
+        own = _thinned_effects(fit).reshape(draws.shape)
+        return EffectsDrawn(
+            draws, draws.mean(axis=0), own, "intervals: draws of the posterior", cautions_of_spread(fit)
+        )
     _check_whole(fit)
     read, wide = for_intervals(fit), cautions_of_spread(fit)
     drawn: Any = read.estimate
     if drawn.kind == "draws" and kind_of_intervals(read) != "bootstrap":
-        found = in_units(fit, _given_draws(prior, drawn.loadings.reshape(-1, *fit.loadings.shape), fit.seed),
-                         drawn.components.reshape(-1, *number))  # fmt: skip
-        return EffectsDrawn(found, found.mean(axis=0), source_of_intervals(read), [*cautions_of_intervals(read), *wide])
-    found = in_units(fit, _normal_draws(fit, prior), fit.components[None])
-    return EffectsDrawn(found, in_units(fit, prior.effects[None], fit.components[None])[0], LAPLACE, [LAPLACE, *wide])
+        own = _given_draws(prior, drawn.loadings.reshape(-1, *fit.loadings.shape), fit.seed)
+        found, told = in_units(fit, own, drawn.components.reshape(-1, *number)), cautions_of_intervals(read)
+        return EffectsDrawn(found, found.mean(axis=0), own, source_of_intervals(read), [*told, *wide])
+    own = _normal_draws(fit, prior)
+    found, mean = (in_units(fit, each, fit.components[None]) for each in (own, prior.effects[None]))
+    return EffectsDrawn(found, mean[0], own, LAPLACE, [LAPLACE, *wide])
 
 
 def _check_whole(fit: FitRecord) -> None:
@@ -184,9 +192,14 @@ def chains_of_effects(fit: FitRecord) -> Array | None:
     if fit.statistics is None or EFFECTS not in fit.statistics:
         return None
     drawn: Any = fit.estimate
-    effects = fit.statistics[EFFECTS]
-    every = effects.shape[1] // drawn.components.shape[1]  # of a fit that was thinned
-    return in_units(fit, effects[:, ::every], drawn.components)
+    return in_units(fit, _thinned_effects(fit), drawn.components)
+
+
+def _thinned_effects(fit: FitRecord) -> Array:
+    """Return effects of the standardised design that chains have drawn, those of the draws that are kept."""
+    drawn: Any = fit.estimate
+    effects = (fit.statistics or {})[EFFECTS]
+    return effects[:, :: effects.shape[1] // drawn.components.shape[1]]
 
 
 def variables_of_effects(fit: FitRecord, number: tuple[int, int]) -> dict[str, Any]:

@@ -13,20 +13,21 @@ Least-squares estimates (`bayesnmf.results.unbiased_shares`) are not pulled, and
 method leads from the first to the solution for these, and is exact for means of levels. Where entries are missing there
 are no such estimates, and posterior shares are used alone.
 
-Intervals have two sources, as those of `bayesnmf.group_contrasts`. Rows vary around their mean, which the residuals tell
-(White's covariance with the correction HC2; for groups, the squared standard error of a mean). And the components, which
-the shares of all rows depend on, are known up to their posterior. Limits are quantiles of Student's t, with the degrees
-of freedom of Satterthwaite for the first source; for the mean of n rows there are n − 1.
+Intervals have two sources, as those of `bayesnmf.group_contrasts`. Rows vary around their mean, which the residuals
+tell (White's covariance with the correction HC2; for groups, the squared standard error of a mean). And the components,
+which the shares of all rows depend on, are known up to their posterior. Limits are quantiles of Student's t, with the
+degrees of freedom of Satterthwaite for the first source; for the mean of n rows there are n − 1. Those of a mean share
+are about its logit.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import log_softmax, softmax
+from scipy.special import expit, log_softmax, logit, softmax
 from scipy.stats import t as student
 
 from bayesnmf.priors.effects import climbed
@@ -52,11 +53,26 @@ class Described(NamedTuple):
 
     def limits(self, tail: float, least: float, most: float) -> tuple[Array, Array, Array]:
         """Return the value and the limits of its interval within bounds, which are the limits if one row is all."""
-        known = self.freedom > 0
-        far = student.isf(tail, np.where(known, self.freedom, 1.0)) * self.error
-        low, high = np.where(known, self.value - far, least), np.where(known, self.value + far, most)
+        low, high = self.value - self._far(tail), self.value + self._far(tail)
         value, low, high = (np.clip(each, least, most) for each in (self.value, low, high))
         return value, low, high
+
+    def limits_of_shares(self, tail: float) -> tuple[Array, Array, Array]:
+        """Return a share and its limits: about its logit, as means of few rows that have a component are skew.
+
+        A share below its standard error has the upper limit of one that equals it, and 0 as the lower one.
+        """
+        share = np.clip(self.value, 0.0, 1.0)
+        near = np.clip(share, np.minimum(self.error, 0.5), np.maximum(1 - self.error, 0.5))
+        near = np.clip(near, SMALLEST, 1 - SMALLEST)
+        far = self._far(tail) / (near * (1 - near))
+        low, high = expit(logit(near) - far), expit(logit(near) + far)
+        return share, np.where(share > self.error, low, 0.0), np.where(1 - share > self.error, high, 1.0)
+
+    def _far(self, tail: float) -> Array:
+        """Return how far limits are from the value: infinitely, if one row is all."""
+        known = self.freedom > 0
+        return np.where(known, student.isf(tail, np.where(known, self.freedom, 1.0)) * self.error, np.inf)
 
     def false_sign_rate(self) -> Array:
         """Return the smaller of the probabilities that it is at least 0 and that it is at most 0."""

@@ -29,9 +29,10 @@ def test_contrasts_of_a_category():
     fit = fitted()
     table = bayesnmf.group_contrasts(fit, "arm")
     assert table.contrast.unique().tolist() == ["b - a", "c - a"]
-    assert (
-        table.attrs["scale"] == "difference, lfc: expected shares, by prediction; effect, lfsr: log scale of loadings"
+    scale = (
+        "difference, lfc, lfsr: mean shares of rows with these covariates; effect, effect_lfsr: log scale of loadings"
     )
+    assert table.attrs["scale"] == scale
     first = int(np.argmax(fit.components[:, 0]))
     at = table.set_index(["contrast", "component"])
     assert at.effect["b - a", first] == pytest.approx(1.0, abs=0.35)

@@ -1,6 +1,8 @@
 """Covariates of rows: matched by name, coded by a formula or as numbers, standardised, coded again for other rows."""
 
+import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from bayesnmf.data.covariates.coding import Coding
-from bayesnmf.data.covariates.reading import design_of, read_covariates
+from bayesnmf.data.covariates.reading import design_of, frame_of_design, read_covariates
+from bayesnmf.data.suspicions import DataWarning
 
 NAMES = np.array(["s0", "s1", "s2", "s3", "s4", "s5"], dtype=object)
 AGE, ARM = [30.0, 41.0, 52.0, 60.0, 35.0, 77.0], ["b", "a", "c", "a", "b", "c"]
@@ -17,7 +20,7 @@ FRAME = pd.DataFrame({"age": AGE, "arm": ARM, "my column": [0, 1, 0, 1, 1, 0]}, 
 
 
 def test_a_formula_codes_categories_against_their_first_level():
-    design, coding = read_covariates("~ age + arm", FRAME, NAMES)
+    design, coding, _ = read_covariates("~ age + arm", FRAME, NAMES)
     assert coding.terms == ["Intercept", "age", "arm[T.b]", "arm[T.c]"]
     expected = np.column_stack([np.ones(6), AGE, np.array(ARM) == "b", np.array(ARM) == "c"])
     assert np.array_equal(design, expected)
@@ -39,9 +42,13 @@ def test_a_column_of_names_is_read_where_there_is_no_index():
     named = FRAME.iloc[::-1].rename_axis("sample").reset_index()
     design = read_covariates("~ age * arm", FRAME, NAMES).design
     tables = (pl.DataFrame(named.to_dict("list")), pa.table(named.to_dict("list")), named.to_dict("list"))
-    for given in tables:
+    assert named["sample"].tolist() == NAMES[::-1].tolist()
+    for given in (*tables, named):
         assert np.array_equal(read_covariates("~ age * arm", given, NAMES).design, design)
         assert np.array_equal(read_covariates("~ age * arm", given, np.arange(6)).design, design[::-1])
+    lacking = {name: column[1:] for name, column in tables[2].items()}
+    with pytest.raises(ValueError, match=r"1 row missing: 's5'.*drop the column 'sample' if they are in the order"):
+        read_covariates("~ age", lacking, NAMES)
     numbers = pl.DataFrame(named[["sample", "age"]].to_dict("list"))
     assert np.array_equal(read_covariates(None, numbers, NAMES).design[:, 1], AGE)
 
@@ -50,11 +57,37 @@ def test_columns_of_numbers_need_no_formula():
     numbers = {"age": AGE, "dose": np.arange(6.0)}
     expected = np.column_stack([np.ones(6), AGE, np.arange(6)])
     series = pd.Series(AGE, NAMES, name="age")
-    for given in (numbers, pd.DataFrame(numbers, NAMES), pl.DataFrame(numbers), expected[:, 1:]):
+    for given in (pd.DataFrame(numbers, NAMES), expected[:, 1:]):
         assert np.array_equal(read_covariates(None, given, NAMES).design, expected)
     assert read_covariates(None, expected[:, 1:], NAMES).coding.terms == ["Intercept", "x0", "x1"]
     assert read_covariates(None, series, NAMES).coding.terms == ["Intercept", "age"]
     assert read_covariates(None, series, NAMES).coding.formula is None
+
+
+def test_rows_without_names_are_taken_in_their_order_and_told():
+    """Whatever the table is: the index 0 … n − 1 of pandas has no names, and a mapping has none either (F66)."""
+    numbers = {"age": AGE, "dose": np.arange(6.0)}
+    frame = pd.DataFrame(numbers)
+    expected = np.column_stack([np.ones(6), AGE, np.arange(6)])
+    for given in (frame, numbers, pl.DataFrame(numbers), pa.table(numbers)):
+        for formula in (None, "~ age + dose"):
+            with pytest.warns(DataWarning, match=r"covariates have no names of rows \('s0', 's1', 's2', …\)"):
+                assert np.array_equal(read_covariates(formula, given, NAMES).design, expected)
+        for counted in (np.arange(6), frame.index.astype(str)):  # the second as of AnnData
+            assert np.array_equal(read_covariates(None, given, counted).design, expected)
+    with pytest.warns(DataWarning, match="no names of rows"):
+        read_covariates("~ age", frame["age"], NAMES)
+    cured = pd.DataFrame(numbers).set_axis(NAMES)  # as the warning says
+    assert np.array_equal(read_covariates("~ age", cured, NAMES).design, expected[:, :2])
+    other = frame.set_axis(list("uvwxyz"))
+    with pytest.raises(ValueError, match=r"or covariates in the order .* as covariates.reset_index\(drop=True\)"):
+        read_covariates("~ age", other, NAMES)
+    with pytest.warns(DataWarning, match="no names of rows"):
+        assert np.array_equal(read_covariates("~ age", other.reset_index(drop=True), NAMES).design, expected[:, :2])
+    with pytest.raises(
+        ValueError, match=r"there are 'x0'; .* pd.DataFrame\(array, columns=\['age'\], index=counts.index"
+    ):
+        read_covariates("~ age", np.array(AGE)[:, None], NAMES)
 
 
 def test_categories_keep_their_own_order_and_numbers_can_be_categories():
@@ -69,9 +102,9 @@ def test_types_of_columns():
     nullable = FRAME.assign(age=pd.array([30, 41, 52, 60, 35, 77], dtype="Int64"))
     assert read_covariates("~ age", nullable, NAMES).coding.levels == {}
     numbered = pd.DataFrame({0: AGE, 1: np.arange(6.0)}, NAMES)
-    design, coding = read_covariates(None, numbered, NAMES)
+    _, coding, standardised = read_covariates(None, numbered, NAMES)
     assert coding.terms == ["Intercept", "0", "1"]
-    assert np.array_equal(design_of(coding, numbered, NAMES), design)
+    assert np.array_equal(design_of(coding, numbered, NAMES), standardised)
     assert read_covariates("~ age", FRAME.astype(object), NAMES).coding.levels == {}
     as_text = FRAME.assign(age=[*map(str, AGE)])
     assert len(read_covariates("~ C(age)", as_text, NAMES[:5]).coding.levels["age"]) == 5
@@ -81,11 +114,10 @@ def test_types_of_columns():
 
 def test_other_rows_are_coded_as_the_fitted_ones():
     """By a text without code: a level that is not there keeps its column, standardised by the fitted rows."""
-    design, coding = read_covariates("~ age * arm", FRAME, NAMES)
+    design, coding, standard = read_covariates("~ age * arm", FRAME, NAMES)
     coding = Coding.of_text(coding.text)
     again = design_of(coding, FRAME.iloc[[1, 3]], NAMES[[1, 3]])
-    assert np.array_equal(again, design[[1, 3]])
-    standard = coding.standardised(design)
+    assert np.array_equal(again, standard[[1, 3]])
     assert standard.mean(axis=0)[1:] == pytest.approx(0, abs=1e-12)
     assert standard.std(axis=0)[1:] == pytest.approx(1)
     effects = np.random.default_rng(0).standard_normal((len(coding.terms), 2))
@@ -96,11 +128,189 @@ def test_other_rows_are_coded_as_the_fitted_ones():
         design_of(coding, FRAME.assign(age="old"), NAMES)
 
 
+@pytest.mark.parametrize(
+    ("fitted", "others"),
+    [
+        ([1, 2], ([1.0, 2.0], ["1", "2"], ["1.0", "2.0"], np.array([1, 2], np.int8), pd.Categorical([1, 2]))),
+        ([1.0, 2.0], ([1, 2], ["1", "2"], np.array([1, 2], np.float32))),
+        ([False, True], (["False", "True"], [0, 1], np.array([False, True]), [np.False_, np.True_])),
+        ([0.1, 0.25], (np.array([0.1, 0.25], np.float32), ["0.10", "0.25"])),
+        (["1", "1.0"], (["1", "1.0"],)),
+        ([1, "b"], (["1", "b"], [1.0, "b"])),
+    ],
+)
+def test_levels_are_the_same_however_they_are_stored(fitted, others):
+    given = pd.DataFrame({"y": pd.Series([*fitted] * 3, dtype=object).infer_objects()})
+    _, coding, standardised = read_covariates("~ C(y)", given, np.arange(6))
+    for other in others:
+        assert np.array_equal(design_of(coding, pd.DataFrame({"y": other}), np.arange(2)), standardised[:2])
+    old = {"y": [each if "." in each or not each.isdigit() else f"{each}.0" for each in coding.levels["y"]]}
+    if coding.levels["y"] == ["1", "2"]:  # as files of earlier versions have the levels of numbers
+        assert np.array_equal(design_of(replace(coding, levels=old), given, np.arange(6)), standardised)
+
+
+def test_levels_that_are_written_alike_are_refused():
+    """They would be one, and their sum could not be sorted (F42)."""
+    for values in ([1, "1", 2, "b", "b", 2], [True, "True", 2, "b", "b", 2]):
+        with pytest.raises(ValueError, match=r"column 'y' has categories that are written alike: .*\.astype\(str\)"):
+            read_covariates("~ C(y)", pd.DataFrame({"y": values}), np.arange(6))
+        cured = pd.DataFrame({"y": values}).astype({"y": str})
+        assert len(read_covariates("~ C(y)", cured, np.arange(6)).coding.levels["y"]) == 3
+    with pytest.raises(TypeError, match=r"column 'y' must have a word or a number for each row: found \[1\]"):
+        read_covariates("~ C(y)", pd.DataFrame({"y": [[1], [2]] * 3}), np.arange(6))
+
+
+Z = np.random.default_rng(0).standard_normal(40)
+Z2 = np.random.default_rng(1).standard_normal(40)
+
+
+@pytest.mark.parametrize(
+    ("centre", "width"),
+    [(3e9, 1e9), (1.7e9, 1e7), (2.46e6, 100.0), (2e7, 1e4), (5e-9, 1e-9), (1e6, 1e-3), (0.0, 1e-300), (0.0, 1e200)],
+)
+def test_size_and_place_of_numbers_do_not_matter(centre, width):
+    """Standardised designs are the same, of products too, and effects come back in units of the covariates (F13)."""
+    digits = max(4e-16 * centre / width, 1e-14)
+    for formula in ("~ x + y", "~ x * y", "~ y + x", "~ c + x:c", "~ x * c + y", None):
+        names = ["x", "y"] if formula is None else ["x", "y", "c"]
+        one = pd.DataFrame({"x": Z, "y": Z2, "c": np.where(Z2 > 0, "a", "b")})[names]
+        plain = read_covariates(formula, one, np.arange(40))
+        frame = one.assign(x=centre + width * Z)
+        found = read_covariates(formula, frame, np.arange(40))
+        np.testing.assert_allclose(found.standardised, plain.standardised, atol=50 * digits)
+        np.testing.assert_allclose(design_of(found.coding, frame, np.arange(40)), found.standardised, atol=1e-13)
+        if centre / width < 1e8:
+            effects = np.ones((len(found.coding.terms), 1))
+            in_units = found.design @ (found.coding.unit @ effects)
+            np.testing.assert_allclose(in_units, found.standardised @ effects, atol=1e-4)
+
+
+def test_both_factors_of_a_product_may_be_far_from_0():
+    one = pd.DataFrame({"x": Z, "y": Z2})
+    far = pd.DataFrame({"x": 1.7e9 + 1e7 * Z, "y": 2.46e6 + 100 * Z2})
+    plain, found = (read_covariates("~ x * y", frame, np.arange(40)) for frame in (one, far))
+    np.testing.assert_allclose(found.standardised, plain.standardised, atol=1e-9)
+    np.testing.assert_allclose(found.coding.unit[3, 3] * 1e7 * 100, plain.coding.unit[3, 3], rtol=1e-6)
+    recovered = frame_of_design(found.coding, found.standardised, np.arange(40))
+    np.testing.assert_allclose(recovered, far, rtol=1e-12)
+    alone = read_covariates("~ x:y", far, np.arange(40))  # without its factors, it may not be moved
+    np.testing.assert_allclose(alone.design[:, 1], far.x * far.y, rtol=1e-15)
+
+
+def test_what_is_constant_but_for_rounding_and_what_float64_cannot_hold():
+    almost = np.where(Z > 0, 0.3, 0.1 * 3)
+    assert np.ptp(almost) > 0
+    for constant in (almost, np.full(40, 3e9), np.full(40, 2**60)):
+        with pytest.raises(ValueError, match="must vary between rows: 'x' does not"):
+            read_covariates(None, {"x": constant}, np.arange(40))
+    close = 2**60 + np.arange(40)
+    with pytest.raises(ValueError, match=r"float64 loses their differences: .* covariates\['x'\] -= covariates\['x'\]"):
+        read_covariates(None, {"x": close}, np.arange(40))
+    plain = read_covariates(None, {"x": np.arange(40)}, np.arange(40)).standardised
+    assert np.array_equal(read_covariates(None, {"x": close - close.min()}, np.arange(40)).standardised, plain)
+    spread = read_covariates(None, {"x": 2**60 + 10**12 * np.arange(40)}, np.arange(40)).standardised
+    np.testing.assert_allclose(spread, plain, atol=1e-9)
+
+
+def test_dates_are_refused_with_a_cure_that_works():
+    days = pd.date_range("2020", periods=6)
+    plain = read_covariates(None, {"day": np.arange(6)}, np.arange(6)).standardised
+    for column in (days, days.date, days.to_period("D"), days.tz_localize("UTC"), days - days[0]):
+        covariates = pd.DataFrame({"day": column})
+        for formula in ("~ day", None):
+            with pytest.raises(ValueError, match=r"column 'day' has (dates|spans of time): make numbers") as refused:
+                read_covariates(formula, covariates, np.arange(6))
+        exec("covariates['day'] = [" + str(refused.value).split("= [")[1], {}, {"covariates": covariates})
+        np.testing.assert_allclose(read_covariates(None, covariates, np.arange(6)).standardised, plain, atol=1e-9)
+
+
+NO_FORMULAS = {
+    "~ age**2": (r"found '\*\*' .* make a column", None), "~ age^2": (r"found '\^' .* make a column", None),
+    "~ age/arm": ("found '/'", "~ age + age:arm"), "~ age %in% arm": ("found '%in%'", "~ arm:age"),
+    "~ age + age": (r"found 'age' \+ 'age'", "~ age"), "~ age - arm": ("found '-'", "~ age"),
+    "~ -1 + age": ("keep its intercept", "~ age"), "~ age + 0": ("keep its intercept", "~ age"),
+    "~ .": ("name the columns, as '~ age [+] arm [+] `my column`'", "~ age + arm + `my column`"),
+    "~ log(age)": (r"found 'log\(age\)'", None), "~ I(age**2)": (r"found 'I\(age\*\*2\)'", None),
+    "~ Q('my column')": ("in backticks", "~ `my column`"), "~ my column": ("in backticks", "~ `my column`"),
+    "~ (age + arm)**200": ("write products of sums out", "~ age + arm + age:arm"),
+    "~ ((age + arm)^50)^50": ("write products of sums out", None), "~ age:age": ("make a column of its square", None),
+    "~ age*age": ("make a column of its square", None), "~ (age + arm):(arm + age)": ("'age' : 'age'", None),
+    "~ age:arm + arm:age": (r"found 'age:arm' \+ 'age:arm'", "~ age:arm"),
+    "~ C(age) + age": (r"found 'age' \+ 'age'", None),
+    "~ C(age):arm + age": (r"both in .*covariates\['age_category'\] = covariates\['age'\].astype\(str\)", None),
+    "~ C(arm, Treatment('b'))": ("C takes one name. .* pd.Categorical", None), "~ C(age + arm)": ("C takes one", None),
+    "~ 2*age": ("found '2'", None), "~ 1:age": ("the intercept is there by itself", None), "~ (age": ("bracket", None),
+    "~ age)": (r"found '\)'", "~ age"), "~ age, arm": ("put [+], : or [*] between", "~ age + arm"),
+    "~ age == 30": ("found '='", None), "~ age[0]": (r"found '\['", None), "~ `age": ("close the name", "~ `age`"),
+    "~ age + + arm": ("leave one [+] out", "~ age + arm"), "": ("with no covariate", None),
+    "~ (1 | arm)": ("no |", None), "~ " + "*".join(f"v{i}" for i in range(60)): ("at most 1,000 terms", None),
+    "~ " + "(" * 3000 + "age" + ")" * 3000: ("too many brackets", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("formula", NO_FORMULAS)
+def test_other_formulas_are_refused_by_name_and_cured(formula):
+    """Before anything is multiplied out: the last ones would not end (F14)."""
+    message, cure = NO_FORMULAS[formula]
+    with pytest.raises(ValueError, match=message):
+        read_covariates(formula, FRAME, NAMES)
+    if cure is not None:
+        assert read_covariates(cure, FRAME, NAMES).coding.formula is not None
+
+
+@pytest.mark.parametrize(
+    ("formula", "terms"),
+    [
+        ("age + dose", "Intercept age dose"),
+        ("~ 1 + age", "Intercept age"),
+        ("~ (age + arm):dose", "Intercept age:dose arm[a]:dose arm[b]:dose"),
+        ("~ (age + dose) * arm", "Intercept age dose arm[T.b] age:arm[T.b] dose:arm[T.b]"),
+        ("~ age * arm + age", "Intercept arm[T.b] age age:arm[T.b]"),
+        ("~ arm:age:dose", "Intercept arm[a]:age:dose arm[b]:age:dose"),
+        ("~ C(`age.y`) + C( dose )", "Intercept age.y[T.2] dose[T.1] dose[T.2]"),
+        ("~ age.y", "Intercept age.y"),
+        ("~ C", "Intercept C"),
+    ],
+)
+def test_what_formulas_mean(formula, terms):
+    frame = pd.DataFrame({"age": AGE, "arm": list("ababba"), "dose": [0, 1, 2, 2, 0, 1], "age.y": [1, 2, 2, 1, 2, 2]})
+    frame["C"] = frame.age**2
+    names = frame if len(terms.split()) < 6 else pd.concat([frame, frame + frame.iloc[::-1].reset_index(drop=True)])
+    names = names.assign(arm=list("ababba" * (len(names) // 6))).reset_index(drop=True)
+    found = read_covariates(formula, names, np.arange(len(names))).coding
+    assert " ".join(found.terms) == terms
+    words = names.assign(**{each: [f"level {value}" for value in names[each]] for each in found.levels})
+    again = read_covariates(found.formula, words, np.arange(len(names))).coding  # as files keep it
+    assert again.terms == [re.sub(r"\[(T\.)?", r"[\1level ", term) for term in found.terms]
+
+
+@pytest.mark.parametrize(
+    ("formula", "name"),
+    [
+        ("~ arm + `arm[T.b]`", "arm[T.b]"),
+        ("~ age * arm + `age:arm[T.b]`", "age:arm[T.b]"),
+        ("~ Intercept + age", "Intercept"),
+        (None, "Intercept"),
+    ],
+)
+def test_columns_that_are_named_as_terms_are_refused(formula, name):
+    """They would be one term with it, or two of one name (F39, F40)."""
+    covariates = FRAME.assign(arm=list("aabbab"), **{name: [3.0, 1.0, 4.0, 1.5, 9.0, 2.0]})
+    covariates = covariates if formula else covariates[[name]]
+    with pytest.raises(ValueError, match=f"names that no other term has: {re.escape(repr(name))}") as refused:
+        read_covariates(formula, covariates, NAMES)
+    cure = str(refused.value).split("as by ")[1]
+    cured = eval(cure, {"pd": pd, "covariates": covariates})
+    again = formula and formula.replace(name, f"other_{name}")
+    assert f"other_{name}" in read_covariates(again, cured, NAMES).coding.terms
+
+
 REFUSED = {
     "no column": ("~ weight", FRAME, "columns of the formula: 'weight' missing; there are 'age'"),
     "nothing": ("~ age", None, "formula needs covariates"),
     "a missing value": ("~ age", FRAME.assign(age=[*AGE[:5], None]), "column 'age' has 1, the first in row 's5'"),
     "words": (None, FRAME, "must be numbers: column 'arm' has others; give formula="),
+    "infinity in a formula": ("~ age", FRAME.assign(age=[*AGE[:5], np.inf]), "must be finite: column 'age'"),
     "infinity": (None, {"age": [*AGE[:5], np.inf]}, "must be finite: column 'age'"),
     "a left side": ("y ~ age", FRAME, "with nothing left of ~"),
     "parts": ("~ age | arm", FRAME, "no |"),

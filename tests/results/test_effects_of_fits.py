@@ -102,7 +102,7 @@ def test_intercepts_are_expected_counts_whatever_the_scale_of_components():
         warnings.simplefilter("ignore", bayesnmf.ConvergenceWarning)
         fits = [
             bayesnmf.fit(
-                COUNTS, rank=K, seed=0, covariates={"age": FRAME.age.to_numpy() - 50},
+                COUNTS, rank=K, seed=0, covariates=FRAME[["age"]] - 50,
                 options=plain_vi(max_iter=400, priors=Priors(components=prior)),
             )
             for prior in (Dirichlet(0.3), Gamma(0.3, 0.01))

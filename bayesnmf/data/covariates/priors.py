@@ -20,7 +20,7 @@ def with_covariates(priors: Priors, covariates: Covariates, rank: int, effects: 
     """
     plain: Any = priors.loadings
     check_takes_covariates(plain)
-    design, coding = covariates.coding.standardised(covariates.design), covariates.coding.text
+    design, coding = covariates.standardised, covariates.coding.text
     centre = np.broadcast_to(np.asarray(plain.parameters[plain.counted], np.float64), (1, rank)).copy()
     prior = LogLinear(plain, design, np.zeros((design.shape[1], rank)), centre, len(design), coding)
     if effects is not None:

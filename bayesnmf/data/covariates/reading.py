@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,35 +13,39 @@ from bayesnmf.data.annotated import is_annotated
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.checks import (
     check_are_numbers,
-    check_code,
     check_columns,
     check_design,
-    check_formula,
+    check_finite,
     check_frame,
     check_has_covariates,
+    check_hashable,
     check_kinds,
+    check_labels_differ,
     check_levels,
     check_levels_vary,
     check_mapping,
+    check_names_differ,
     check_numbers,
+    check_precise,
     check_recovered,
     is_number,
 )
 from bayesnmf.data.covariates.coding import INTERCEPT, Coding, scales_of
-from bayesnmf.data.labels import Order, listed, order_of, split_labels
+from bayesnmf.data.covariates.formulas import Formula, read_formula
+from bayesnmf.data.covariates.levels import is_text, label_of, places_of_levels
+from bayesnmf.data.labels import Order, listed, order_of, same_labels, split_labels
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.types import Array
 
-CATEGORY = re.compile(
-    r"(?<![\w.])C\(\s*(`[^`]+`|[^\W\d]\w*)\s*\)"
-)  # as in formulas elsewhere: a column taken as categories
+PRECISE = 1e-6  # of the range of a column of whole numbers, by which rounding may move them
 
 
 class Covariates(NamedTuple):
-    """Design of rows (n, p) in the units of the covariates, and its coding."""
+    """Design of rows (n, p) in the units of the covariates, its coding, and the design with standardised columns."""
 
     design: Array
     coding: Coding
+    standardised: Array
 
 
 def read_given(formula: str | None, covariates: Any, given: Any, counts: Counts) -> Covariates | None:
@@ -94,32 +98,76 @@ def read_covariates(formula: str | None, covariates: Any, row_names: Array) -> C
         A formula without formulaic.
     """
     check_has_covariates(formula, covariates)
-    frame = _in_order(covariates, row_names)
+    frame, named = _in_order(covariates, row_names)
+    found = _coded(formula, frame)
+    _warn_of_no_names(named, row_names)
+    return found
+
+
+def _coded(formula: str | None, frame: Any) -> Covariates:
+    """Return the design of a frame, and its coding."""
     if formula is None:
-        check_columns(frame, list(frame.columns))
-        names, columns, levels = [INTERCEPT, *frame.columns], list(frame.columns), {}
-        design = _numbers(frame)
-    else:
-        formula = CATEGORY.sub(lambda found: found[1], given := formula)
-        categories = {found[1].strip("`") for found in CATEGORY.finditer(given)}
-        columns = _names_in(formula)
+        columns = list(frame.columns)
         check_columns(frame, columns)
-        check_kinds(frame, [name for name in columns if name not in categories])
-        levels = {name: _levels(frame[name]) for name in columns if name in categories or not is_number(frame[name])}
-        check_levels_vary(levels)
-        names, design = _matrix(formula, frame, columns, levels)
-    check_design(design, names)
-    return Covariates(design, Coding(formula, names, columns, levels, *scales_of(design)))
+        check_kinds(frame, columns)
+        _check_precision(frame, columns)
+        names, design = [INTERCEPT, *columns], _numbers(frame)
+        check_names_differ(names)
+        coding = Coding(None, names, columns, {}, *scales_of(design))
+        check_design(design, names)
+        return Covariates(design, coding, coding.standardised(design))
+    read = read_formula(formula, list(frame.columns))
+    columns = read.columns
+    check_columns(frame, columns)
+    check_kinds(frame, [name for name in columns if name not in read.categories])
+    check_finite(frame, columns)
+    levels = {name: _levels(frame[name]) for name in columns if name in read.categories or not is_number(frame[name])}
+    check_levels_vary(levels)
+    _check_precision(frame, [name for name in columns if name not in levels])
+    names, design = _matrix(read, frame, levels, {})
+    check_names_differ(names)
+    scales = _scales(read, frame, levels)
+    scaled = _matrix(read, frame, levels, scales)[1] if scales else design
+    check_design(scaled, names)
+    coding = Coding(read.text, names, columns, levels, *scales_of(scaled), scales)
+    standardised = coding.standardised(scaled)
+    if scales:
+        largest = np.abs(design).max(axis=0)
+        of_columns = np.linalg.lstsq(standardised, design / largest, rcond=None)[0] * largest
+        coding = replace(coding, matrix=np.linalg.inv(of_columns).tolist())
+    return Covariates(design, coding, standardised)
 
 
 def design_of(coding: Coding, covariates: Any, row_names: Array) -> Array:
-    """Return the design of other rows by a coding, (n, p)."""
-    frame = _in_order(covariates, row_names)
+    """Return the standardised design of other rows by a coding, (n, p)."""
+    frame, named = _in_order(covariates, row_names)
     check_columns(frame, coding.columns)
     check_are_numbers(frame, [name for name in coding.columns if name not in coding.levels])
+    check_finite(frame, coding.columns)
+    _warn_of_no_names(named, row_names)
     if coding.formula is None:
-        return _numbers(frame[coding.columns])
-    return _matrix(coding.formula, frame, coding.columns, coding.levels)[1]
+        return coding.standardised(_numbers(frame[coding.columns]))
+    return coding.standardised(_matrix(read_formula(coding.formula, []), frame, coding.levels, coding.scales)[1])
+
+
+def _scales(read: Formula, frame: Any, levels: dict[str, list[str]]) -> dict[str, list[float]]:
+    """Return mean and standard deviation of columns of numbers in products, if the model stays the same by them."""
+    found: dict[str, list[float]] = {}
+    for name in dict.fromkeys(name for term in read.terms if len(term) > 1 for name in term):
+        if name not in levels and read.moves(name):
+            means, sds = scales_of(np.column_stack([np.ones(len(frame)), np.asarray(frame[name], np.float64)]))
+            found[name] = [means[1], sds[1]]
+    return found
+
+
+def _check_precision(frame: Any, names: list[str]) -> None:
+    """Refuse whole numbers beyond 2^53 whose differences are lost among floating-point numbers."""
+    for name in names:
+        column = frame[name]
+        if column.dtype.kind in "iu":
+            exact = np.asarray(column).astype(object)
+            width = float(exact.max() - exact.min())
+            check_precise(name, width == 0 or float(np.spacing(float(abs(exact).max()))) <= PRECISE * width)
 
 
 def frame_of_design(coding: Coding, standardised: Array, row_names: Array) -> Any:
@@ -131,7 +179,8 @@ def frame_of_design(coding: Coding, standardised: Array, row_names: Array) -> An
     for name in coding.columns:
         if name not in coding.levels:
             check_recovered(name, name in columns)
-            found[name] = columns[name]
+            mean, sd = coding.scales.get(name, (0.0, 1.0))
+            found[name] = mean + sd * columns[name]
             continue
         first, *others = coding.levels[name]
         dummies = [f"{name}[T.{level}]" for level in others]
@@ -149,25 +198,49 @@ def names_of_rows(covariates: Any) -> Array:
     return np.arange(len(frame)) if rows is None else np.asarray(rows)
 
 
-def _in_order(covariates: Any, row_names: Array) -> Any:
-    """Return covariates as a DataFrame in the order of the rows."""
-    frame, rows = _frame_of(covariates)
-    if rows is None and frame is not None and not is_counted(row_names):
-        frame, rows = _without_names(frame, row_names)
-    places = None if frame is None else order_of(rows, row_names, Order("covariates", more=True))
+def _in_order(covariates: Any, row_names: Array) -> tuple[Any, bool]:
+    """Return covariates as a DataFrame in the order of the rows, by names or by position, and False if names lack.
+
+    An array has no place for names, so it lacks none. The index 0 … n − 1 of a table has none, and neither have counts
+    whose names are these numbers as text, as AnnData writes them.
+    """
+    (frame, rows), named = _frame_of(covariates), True
+    unnamed = "covariates in the order of the counts without names, as covariates.reset_index(drop=True)"
+    if frame is not None and not is_counted(row_names) and (rows is None or is_counted(rows)):
+        rows = rows if same_labels(rows, row_names) else None
+        if rows is None and not isinstance(covariates, np.ndarray | list | tuple):
+            frame, rows, column = _without_names(frame, row_names)
+            named = rows is not None or list(map(str, row_names)) == list(map(str, range(len(row_names))))
+            unnamed = f"drop the column {column!r} if they are in the order of the counts"
+    places = None if frame is None else order_of(rows, row_names, Order("covariates", more=True, cure=unnamed))
     if places is not None:
         frame = frame.iloc[places]
     check_frame(covariates, frame, len(row_names))
-    return frame.set_axis(row_names, axis=0)
+    return frame.set_axis(row_names, axis=0), named
 
 
-def _without_names(frame: Any, row_names: Array) -> tuple[Any, Array | None]:
-    """Return a table without its column of the names of all rows, and these; tables without an index have them so."""
+def _without_names(frame: Any, row_names: Array) -> tuple[Any, Array | None, str]:
+    """Return a table without its column of the names of rows, if it has one, these names, and that of the column.
+
+    A column of text that has half of the names is meant so, and names that it lacks are not taken by position.
+    """
     wanted = set(map(str, row_names))
-    for place in range(frame.shape[1]):
-        if wanted <= set(map(str, frame.iloc[:, place])):
-            return frame.drop(columns=frame.columns[place]), frame.iloc[:, place].to_numpy()
-    return frame, None
+    for place, name in enumerate(frame.columns):
+        there = wanted & set(map(str, frame.iloc[:, place]))
+        if there == wanted or (2 * len(there) >= len(wanted) and not is_number(frame.iloc[:, place])):
+            return frame.drop(columns=name), frame.iloc[:, place].to_numpy(), str(name)
+    return frame, None, ""
+
+
+def _warn_of_no_names(named: bool, row_names: Array) -> None:
+    """Warn that rows are taken by position although the counts have names."""
+    if named:
+        return
+    warn_of_data(
+        f"covariates have no names of rows ({listed(list(map(str, row_names)))}) and are taken in the order of the "
+        "counts; if they are in it, say so, as by pd.DataFrame(covariates).set_axis(counts.index); else name them by a "
+        "column or an index, and they are matched"
+    )
 
 
 def _frame_of(covariates: Any) -> tuple[Any, Array | None]:
@@ -207,59 +280,65 @@ def _frame_of_columns(covariates: Any) -> Any:
 
 def _levels(column: Any) -> list[str]:
     """Return the levels of a category that rows have: in its own order, or sorted."""
+    check_hashable(column)
     if hasattr(column, "cat"):
-        return [str(each) for each in column.cat.remove_unused_categories().cat.categories]
-    return [
-        str(each) for each in np.unique(column.to_numpy().astype(object if not is_number(column) else column.dtype))
-    ]
+        values = list(column.cat.remove_unused_categories().cat.categories)
+    else:
+        values = list({(is_text(each), each): each for each in column.to_numpy()}.values())
+        if len({is_text(each) for each in values}) == 1:
+            values.sort()
+        else:
+            values.sort(key=label_of)
+    labels = [label_of(each) for each in values]
+    check_labels_differ(str(column.name), [label for label in dict.fromkeys(labels) if labels.count(label) > 1])
+    return labels
 
 
 def _numbers(frame: Any) -> Array:
     """Return columns of numbers after a column of ones."""
-    found: Any = None
-    fine = all(is_number(frame[name]) for name in frame.columns)
-    if fine:
-        found = frame.to_numpy(dtype=np.float64)
-    check_numbers(frame, found)
-    return np.column_stack([np.ones(len(frame)), found])
+    check_numbers(frame)
+    check_finite(frame, list(frame.columns))
+    return np.column_stack([np.ones(len(frame)), frame.to_numpy(dtype=np.float64)])
 
 
-def _parsed(formula: str) -> Any:
-    """Return a formula as formulaic reads it."""
+def _matrix(
+    read: Formula, frame: Any, levels: dict[str, list[str]], scales: dict[str, list[float]]
+) -> tuple[list[str], Array]:
+    """Return names and columns of the design of a formula.
+
+    Columns and levels have names of their own while formulaic codes them, so that no name is read as a term.
+    """
     try:
-        from formulaic import Formula
-        from formulaic.errors import FormulaicError
+        from formulaic import Formula as Coded
     except ImportError as error:
         raise ImportError("formula needs formulaic: pip install 'bayesnmf[formulas]', or give numbers alone") from error
-    try:
-        parsed, fault = Formula(formula), None
-    except (FormulaicError, SyntaxError, ValueError, TypeError) as error:
-        parsed, fault = None, error
-    check_formula(formula, parsed, fault)
-    code = [factor.expr for term in parsed for factor in term.factors if factor.eval_method.value == "python"]
-    check_code(formula, code)
-    return parsed
-
-
-def _names_in(formula: str) -> list[str]:
-    """Return the names of the columns in a formula, in their order in it."""
-    return list(dict.fromkeys(
-        factor.expr for term in _parsed(formula) for factor in term.factors if factor.eval_method.value == "lookup"
-    ))  # fmt: skip
-
-
-def _matrix(formula: str, frame: Any, columns: list[str], levels: dict[str, list[str]]) -> tuple[list[str], Array]:
-    """Return names and columns of the design of a formula."""
     import pandas as pd
 
+    own = {name: f"v{place}" for place, name in enumerate(read.columns)}
     coded: dict[str, Any] = {}
-    for name in columns:
-        column = frame[name]
+    for name, short in own.items():
         if name in levels:
-            words = np.array([str(each) for each in column], dtype=object)
-            check_levels(name, words, levels[name])
-            coded[name] = pd.Categorical(words, categories=levels[name])
+            check_hashable(frame[name])
+            values = frame[name].to_numpy()  # of their own type, which has as many digits as it shows
+            places = places_of_levels(values, levels[name])
+            new = [label_of(each) for each, place in zip(values, places, strict=True) if place < 0]
+            check_levels(name, list(dict.fromkeys(new)), levels[name])
+            coded[short] = pd.Categorical([str(place) for place in places], list(map(str, range(len(levels[name])))))
         else:
-            coded[name] = np.asarray(column, np.float64)
-    found = _parsed(formula).get_model_matrix(pd.DataFrame(coded, index=frame.index), context={})
-    return [str(name) for name in found.columns], np.asarray(found, np.float64)
+            mean, sd = scales.get(name, (0.0, 1.0))
+            coded[short] = (np.asarray(frame[name], np.float64) - mean) / sd
+    text = "1 + " + " + ".join(":".join(own[name] for name in term) for term in read.terms)
+    found = Coded(text).get_model_matrix(pd.DataFrame(coded, index=frame.index), context={})
+    columns = {short: name for name, short in own.items()}
+    names = [":".join(_named(part, columns, levels) for part in str(name).split(":")) for name in found.columns]
+    return names, np.asarray(found, np.float64)
+
+
+def _named(part: str, columns: dict[str, str], levels: dict[str, list[str]]) -> str:
+    """Return the name of a factor of a term, such as v0 or v1[T.2], with its column and level."""
+    short, _, level = part.rstrip("]").partition("[")
+    if not level:
+        return columns.get(short, short)
+    name = columns[short]
+    reduced = "T." if level.startswith("T.") else ""
+    return f"{name}[{reduced}{levels[name][int(level.removeprefix('T.'))]}]"
