@@ -64,6 +64,8 @@ TOOLS = (
     Layout("mothur", ("label", "Group", "numOtus"), "label|numOtus", ("Group",), features_in_rows=False),
     Layout("PLINK", ("FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"), "FID|PAT|MAT|SEX|PHENOTYPE", ("IID",), False),
     Layout("CosMx", ("fov", "cell_ID"), names=("fov", "cell_ID"), features_in_rows=False, outside="0"),
+    Layout("Stereo-seq", ("geneID", "x", "y"), cure="its lines are genes of spots: name the spots, as "
+           "frame['x'].astype(str) + '_' + frame['y'].astype(str) does, in a table of sample, gene and count"),
     Layout("StringTie", ("Gene ID", "Gene Name", "Reference"), cure="prepDE.py of StringTie makes a table of counts"),
     Layout("Cufflinks", ("tracking_id", "class_code"), cure="count the reads with featureCounts or HTSeq"),
     Layout("MetaPhlAn", ("#clade_name", "NCBI_tax_id", "relative_abundance"), cure=_TAXA),
@@ -118,7 +120,7 @@ def read_as_its_tool_says(frame: Any, path: Path) -> Any:
 
 def _after_the_counts(frame: Any, header: list[str]) -> list[str]:
     """Return the columns of text, or of a known header, at the end of a table."""
-    last = takewhile(lambda each: holds_text(frame[each]) or each.lower() in WORDS, header[:0:-1])
+    last = takewhile(lambda each: holds_text(frame[each]) or each.lower() in OF_FEATURES, header[:0:-1])
     return [*last]
 
 
@@ -142,30 +144,42 @@ METRICS = re.compile(
     r"|(min|max)_[xyz]|(\w+_)?res\.[0-9.]+|seurat_clusters|orig\.ident|(leiden|louvain)([_.].*)?|doublet_?scores?"
     r"|predicted_doublets?|(s|g2m)[._]score|(cell|nucleus|spot)[_.](area|volume|size|type|count)s?|in_tissue"
     r"|lib(rary)?[_.]?size|size[_.]?factors?|(transcript|umi|(control|unassigned|deprecated|genomic)_\w+)_counts?"
-    r"|(ncbi_)?tax(onomy|on)?_?id|taxonomy_lvl|lat|lon|latitude|longitude|gene_?(bio)?type|biotype"
+    r"|entrez(_?gene)?(_?id)?|(ncbi_)?tax(onomy|on)?_?id|taxonomy_lvl|lat|lon|latitude|longitude"
+    r"|gene_?(bio)?type|biotype"
 )
-# Those that a feature may have, too: words, and a few genes.
-WORDS = frozenset((
-    "x", "y", "z", "row", "col", "column", "fov", "batch", "group", "label", "class", "cluster", "condition",
-    "treatment", "replicate", "rep", "plate", "well", "lane", "run", "slide", "section", "plot", "site", "station",
-    "quadrat", "year", "month", "week", "day", "date", "hour", "time", "timestamp", "season", "age", "sex", "gender",
-    "phenotype", "status", "stage", "chr", "chrom", "chromosome", "start", "end", "strand", "length", "width", "gc",
-    "area", "volume", "size", "weight", "depth", "elevation", "altitude", "temperature", "ph", "population", "cohort",
-    "study", "tissue", "symbol", "description", "taxonomy", "lineage", "consensus lineage", "confidence", "sequence",
-    "donor", "subject", "target", "outcome", "pseudotime", "phase",
+# Those that a feature may have, too: words, and a few genes. Lines of features have others than those of samples.
+OF_FEATURES = frozenset((
+    "chr", "chrom", "chromosome", "start", "end", "strand", "length", "width", "gc", "class", "size", "symbol",
+    "description", "taxonomy", "lineage", "consensus lineage", "confidence", "sequence",
+))  # fmt: skip
+PLACES = frozenset((  # also names of single samples, whose numbers differ in most lines
+    "condition", "treatment", "site", "station", "plot", "section", "population", "cohort", "study", "tissue", "stage",
+    "donor", "subject", "target", "outcome", "run",
+))  # fmt: skip
+OF_SAMPLES = OF_FEATURES | PLACES | frozenset((
+    "x", "y", "z", "row", "col", "column", "fov", "batch", "group", "label", "cluster", "replicate", "rep", "plate",
+    "well", "lane", "slide", "quadrat", "year", "month", "week", "day", "date", "hour", "time", "timestamp", "season",
+    "age", "sex", "gender", "phenotype", "status", "area", "volume", "weight", "depth", "elevation", "altitude",
+    "temperature", "ph", "pseudotime", "phase",
 ))  # fmt: skip
 IDENTIFIER = re.compile(r".*[_. -](id|ID|Id|ids)|.*[a-z](ID|Id|IDs)|[FI]ID|.*[_. -][bB]arcodes?")
 YEARS = (1500, 2100)
 MOST_ABOUT = 60  # columns before the first count, and after the last
 LOOKED_AT = 50  # columns of counts beside them
+ROWS_LOOKED_AT = 2000  # of counts in memory
+MOST_DOUBTFUL = 5  # at each end
 ALIKE = 0.6  # of the other headers that look alike
 
 
 class About(NamedTuple):
-    """Places of the columns about the lines of a table: those that name them, and others that are no counts."""
+    """Places of the columns about the lines of a table: those that name them, and others that are no counts.
+
+    Doubtful ones are counts by their headers, and not by their values.
+    """
 
     names: list[int]
     left: list[int]
+    doubtful: Sequence[int] = ()
 
 
 def about_lines(frame: Any, typed: bool = False) -> About:
@@ -184,6 +198,8 @@ class _Table:
         self.frame, self.typed = frame, typed
         self.heads = [str(each).strip() for each in frame.columns]
         self.read: dict[int, Array | None] = {}
+        self.words = OF_FEATURES if self.heads and stem(self.heads[0]) in NAMES_OF_FEATURES else OF_SAMPLES
+        self.parts = Counter(part for head in self.heads for part in _parts(head) if part in self.words)
 
     def about(self) -> About:
         size = len(self.heads)
@@ -199,8 +215,24 @@ class _Table:
             return About(names, sorted({*asked} - {*others}))
         certain = [place for place in asked if self.is_certain(place) or self.numbers(place) is None]
         company = bool(certain) or (bool(names) and names[0] > 0 and not self.counts_lines(0))
-        left = [place for place in asked if place in certain or self.is_about(place, others, company)]
-        return About(names, sorted(left))
+        leading = {*before}
+        left = [
+            place for place in asked if place in certain or self.is_about(place, others, company, place in leading)
+        ]  # fmt: skip
+        counted = sorted({*range(size)} - {*names, *left})
+        return About(names, sorted(left), self.doubtful(counted))
+
+    def doubtful(self, counted: list[int]) -> list[int]:
+        """Return columns with fractions before or after columns of whole numbers, of which there are more."""
+        ends = [
+            [*takewhile(lambda place: not _are_whole(self.numbers(place)), run[:MOST_DOUBTFUL])]
+            for run in (counted, counted[::-1])
+        ]  # fmt: skip
+        found = sorted({*ends[0], *ends[1]})
+        rest = [place for place in counted if place not in found]
+        if not found or len(rest) < max(2 * len(found), 3) or len(self.frame) < 2:
+            return []
+        return found if all(_are_whole(self.numbers(place)) for place in rest) else []
 
     def numbers(self, place: int) -> Array | None:
         """Return the numbers of a column, NaN in place of other entries; None for a column of text alone."""
@@ -213,7 +245,13 @@ class _Table:
         return _is_certain(self.heads[place])
 
     def is_known(self, place: int) -> bool:
-        return self.heads[place].lower() in WORDS or self.is_certain(place)
+        return self.is_word(place) or self.is_certain(place)
+
+    def is_word(self, place: int) -> bool:
+        """Return whether a header is one of the words, or the only one that has one of them beside others."""
+        head, parts = self.heads[place].lower(), _parts(self.heads[place])
+        inside = [part for part in parts if self.parts[part] == 1 and len(part) > 1]
+        return head in self.words or (bool(inside) and not any(part.isdigit() for part in parts))
 
     def may_be_first(self, place: int) -> bool:
         return self.is_known(place) or self.numbers(place) is None or self.names_lines(place)
@@ -238,7 +276,7 @@ class _Table:
 
     def naming(self, run: list[int]) -> list[int]:
         """Return the columns of a run that name the lines: the first whose entries differ, else several together."""
-        words = [place for place in run if self.heads[place].lower() in WORDS]
+        words = [place for place in run if self.is_word(place)]
         able = [
             place for place in run
             if self.numbers(place) is None
@@ -253,10 +291,12 @@ class _Table:
                 return chosen
         return named[:1]
 
-    def is_about(self, place: int, others: list[int], company: bool) -> bool:
+    def is_about(self, place: int, others: list[int], company: bool, leads: bool) -> bool:
         """Return whether numbers under a word are about the lines, and not the counts of this word."""
         values: Any = self.numbers(place)
         head, beside = self.heads[place], [self.heads[each] for each in others]
+        if not leads and head.lower() in PLACES and len(np.unique(values)) > max(len(values) / 2, 2):
+            return False
         usual, times = Counter(map(form, beside)).most_common(1)[0]
         if form(head) != usual or times < ALIKE * len(beside):
             return True
@@ -265,7 +305,12 @@ class _Table:
         if not _are_whole(values):
             return all(_are_whole(self.numbers(each)) for each in others[:LOOKED_AT])
         in_order = [self.heads[each] for each in sorted([*others, place])]
-        return company or bool(len(values) > 2 and np.all(values > 0) and sorted(in_order) != in_order)
+        never_zero = len(values) > 2 and bool(np.all(values > 0)) and max(map(len, beside)) > 1
+        return company or (leads and never_zero and sorted(in_order) != in_order)
+
+
+def _parts(head: str) -> list[str]:
+    return re.split(r"[_. -]+", head.lower())
 
 
 def _is_certain(head: str) -> bool:
@@ -307,11 +352,11 @@ def warn_of_columns(counts: Counts) -> None:
     heads, most = [str(each) for each in counts.feature_names], counts.shape[1]
     ends = {*range(min(MOST_ABOUT, most)), *range(max(most - MOST_ABOUT, 0), most)}
     chosen = sorted(ends | {place for place, head in enumerate(heads) if _is_certain(head)})
-    if not any(_is_certain(heads[place]) or heads[place].lower() in WORDS for place in chosen):
-        return
-    frame = pd.DataFrame(counts.matrix[:, chosen].toarray(), columns=[heads[place] for place in chosen])
+    frame = pd.DataFrame(
+        counts.matrix[:ROWS_LOOKED_AT][:, chosen].toarray(), columns=[heads[place] for place in chosen]
+    )
     about = about_lines(frame)
-    found = [heads[chosen[place]] for place in sorted({*about.names, *about.left})]
+    found = [heads[chosen[place]] for place in sorted({*about.names, *about.left, *about.doubtful})]
     if found and len(found) < most:
         warn_of_data(
             f"counts have columns that look as if they were about the rows, and no counts: {listed(found)}; each is "

@@ -29,12 +29,13 @@ FEWEST_REPEATS = 8  # expected of two columns of counts before their absence pro
 NAMES_OF_LINES = frozenset(("id", "ids", "idx", "index", "row"))  # name rows if no other column does
 NAMES_OF_ROWS = NAMES_OF_LINES | frozenset((
     "sample", "cell", "barcode", "doc", "document", "user", "customer", "patient", "reader", "visitor", "client",
-    "tumorsamplebarcode", "spot",
+    "tumorsamplebarcode", "spot", "invoice", "invoiceno", "basket", "transaction",
 ))  # fmt: skip
 NAMES_OF_FEATURES = frozenset((
     "feature", "word", "term", "token", "gene", "item", "type", "mutationtype", "movie", "book", "song", "track",
     "artist", "product", "species", "taxon", "otu", "asv", "genesymbol", "quad", "transcript", "isoform", "protein",
-    "peptide", "clade", "ensembl", "ensemblgene", "hugosymbol",
+    "peptide", "clade", "ensembl", "ensemblgene", "hugosymbol", "pathway",
+    "genefamily", "sku", "stockcode", "isbn", "asin",
 ))  # fmt: skip
 NAMES_OF_COUNTS = frozenset((
     "count", "n", "value", "freq", "frequency", "rating", "score", "play", "quantity", "qty", "tf", "cover",

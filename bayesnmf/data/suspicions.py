@@ -164,6 +164,7 @@ def warn_of_names(counts: Counts) -> None:
     for side, names in (("row", counts.row_names), ("feature", counts.feature_names)):
         if not is_counted(names):
             _warn_of_repeats(side, names)
+            _warn_of_nested(side, names)
     _warn_of_sums(counts)
 
 
@@ -179,6 +180,17 @@ def _warn_of_repeats(side: str, names: NDArray[np.generic]) -> None:
         )
     elif missing := sum(map(is_missing, listed)):
         warn_of_data(f"names of {side}s are missing for {missing:,} of {len(listed):,}; name them, or leave them out")
+
+
+def _warn_of_nested(side: str, names: NDArray[np.generic]) -> None:
+    """Warn about names of parts of others, as ``k__Bacteria|p__Firmicutes`` is of ``k__Bacteria``."""
+    texts = {str(name) for name in names.tolist()}
+    if parts := [each for each in texts if "|" in each and each.rpartition("|")[0] in texts]:
+        part = min(parts)
+        warn_of_data(
+            f"{side}s are parts of others, as {part!r} is of {part.rpartition('|')[0]!r}, and have their counts once "
+            "more; keep one level"
+        )
 
 
 def _warn_of_sums(counts: Counts) -> None:

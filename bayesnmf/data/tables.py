@@ -146,11 +146,13 @@ def _with_names(path: Path, frame: Any, typed: bool, layout: str | None) -> Any:
 
     In a layout that is said to be wide, all columns of numbers are features, but for a first one without a header.
     """
-    names, left = about_lines(frame, typed)
+    names, left, doubtful = about_lines(frame, typed)
     heads = [str(each) for each in frame.columns]
     if layout == "wide":
         names, left = ([place for place in places if holds_text(frame.iloc[:, place], typed)
                         or heads[place] in ("", NO_NAME)] for places in (names, left))  # fmt: skip
+    if len({*names, *left}) == len(heads) > 1:
+        raise ValueError("all of its columns are about its rows, and none has counts of features")
     told = [repr(heads[place]) for place in left if not heads[place].startswith("Unnamed: ")]
     if len(names) > 1:
         told.append(f"{' and '.join(repr(heads[place]) for place in names)}, which together name the rows")
@@ -159,10 +161,17 @@ def _with_names(path: Path, frame: Any, typed: bool, layout: str | None) -> Any:
             f"{path} has columns about its rows, which are no counts, left out: {', '.join(told)}; remove them to say "
             f"so, or pass {WIDE} if they are counts of features"
         )
+    if doubtful and layout != "wide":
+        warn_of_data(
+            f"{path} has fractions in {', '.join(repr(heads[place]) for place in doubtful)}, and whole numbers beside: "
+            f"it is read as counts of a feature; remove what is about the rows, or pass {WIDE} if it is not"
+        )
     if not names:
         return frame.drop(columns=frame.columns[left]) if left else frame
     name = heads[names[-1]]
-    if not (holds_text(frame.iloc[:, names[-1]], typed) or name in ("", NO_NAME) or name.startswith("#")):
+    if len(names) == 1 and not (
+        holds_text(frame.iloc[:, names[-1]], typed) or name in ("", NO_NAME) or name.startswith("#")
+    ):
         warn_of_data(
             f"the column {name!r} of {path} contains numbers, and is read as the names of the rows; leave its header "
             f"empty to say so, or pass {WIDE} if they are counts of a feature"

@@ -4,11 +4,14 @@ A case is the tool, the file's name and text, and what is expected: row names, f
 counts, words of each warning, or words of the refusal. Warnings that are not expected fail the test.
 """
 
+import csv
 import gzip
 import re
 import warnings
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import anndata
 import numpy as np
 import pandas as pd
 import pytest
@@ -31,7 +34,7 @@ class Case(NamedTuple):
     total: float = 0
     said: tuple[str, ...] = ()
     refused: str = ""
-    how: dict[str, Any] = {}
+    how: Any = MappingProxyType({})
 
 
 def tabs(text):
@@ -73,7 +76,7 @@ CASES = [
         UNINTEGRATED  87  30
         PWY-1: a  7  3
         PWY-2: b  2  8"""),
-        "s1_Abundance s2_Abundance", "PWY-1: a|PWY-2: b", 20, ("left out: 'UNMAPPED'",), how={"transpose": True}),
+        "s1_Abundance s2_Abundance", "'PWY-1: a' 'PWY-2: b'", 20, ("left out: 'UNMAPPED'",), how={"transpose": True}),
     Case("QIIME 2, whose Unassigned are sequences that were counted", "table.tsv", tabs("""
         # Constructed from biom file
         #OTU ID  s1  s2
@@ -126,7 +129,7 @@ CASES = [
         name  taxonomy_id  taxonomy_lvl  s1_num  s1_frac  s2_num  s2_frac
         Bacteroides  816  G  15  0.6  3  0.3
         Prevotella  838  G  10  0.4  7  0.7"""),
-        "s1_num s2_num", "Bacteroides Prevotella", 35, (TURNED, "Bracken; left out: taxonomy_id, taxonomy_lvl, s1_frac")),
+        "s1_num s2_num", "Bacteroides Prevotella", 35, (TURNED, "Bracken; left out: taxonomy_id, .*, s1_frac")),
     Case("Kraken", "report.txt", " 12.5\t1000\t1000\tU\t0\tunclassified\n 87.5\t7000\t10\tR\t1\troot\n",
          refused="not a report of Kraken; make a table"),
     Case("MetaPhlAn", "profile.txt", tabs("""
@@ -144,16 +147,19 @@ CASES = [
          "7 9 8", "g1 g2", 10, ("'sample_id' of .* is read as the names of the rows",)),
     Case("coordinates", "x.csv", "barcode,x,y,g1,g2\nAC-1,10,20,3,0\nAG-1,11,21,0,2\nAT-1,12,25,1,4\n",
          "AC-1 AG-1 AT-1", "g1 g2", 10, ("left out: 'x', 'y'",)),
-    Case("what Seurat computes", "x.csv", "barcode,nCount_RNA,nFeature_RNA,percent.mt,g1,g2\nA,3,1,0.5,3,0\nB,2,1,0.1,0,2\n",
+    Case("what Seurat computes", "x.csv",
+         "barcode,nCount_RNA,nFeature_RNA,percent.mt,g1,g2\nA,3,1,0.5,3,0\nB,2,1,0.1,0,2\n",
          "A B", "g1 g2", 5, ("left out: 'nCount_RNA', 'nFeature_RNA', 'percent.mt'",)),
     Case("what scanpy computes, after the counts", "x.csv",
          "barcode,g1,g2,n_genes_by_counts,total_counts,leiden\nA,3,0,1,3,0\nB,0,2,1,2,1\n",
          "A B", "g1 g2", 5, ("left out: 'n_genes_by_counts', 'total_counts', 'leiden'",)),
     Case("PLINK", "x.raw", "FID IID PAT MAT SEX PHENOTYPE rs1_A rs2_G\nF1 I1 0 0 1 2 0 1\nF2 I2 0 0 2 1 2 1\n",
          "I1 I2", "rs1_A rs2_G", 4, ("PLINK; left out: FID, PAT, MAT, SEX, PHENOTYPE",)),
-    Case("mothur, shared", "x.shared", "label\tGroup\tnumOtus\tOtu001\tOtu002\n0.03\tF3D0\t2\t5\t1\n0.03\tF3D1\t2\t0\t7\n",
+    Case("mothur, shared", "x.shared",
+         "label\tGroup\tnumOtus\tOtu001\tOtu002\n0.03\tF3D0\t2\t5\t1\n0.03\tF3D1\t2\t0\t7\n",
          "F3D0 F3D1", "Otu001 Otu002", 13, ("mothur; left out: label, numOtus",)),
-    Case("mothur, count table", "x.count_table", "Representative_Sequence\ttotal\tF3D0\tF3D1\nM1\t6\t5\t1\nM2\t7\t0\t7\n",
+    Case("mothur, count table", "x.count_table",
+         "Representative_Sequence\ttotal\tF3D0\tF3D1\nM1\t6\t5\t1\nM2\t7\t0\t7\n",
          "F3D0 F3D1", "M1 M2", 13, (TURNED, "mothur; left out: total")),
     Case("GTEx", "x.gct", "#1.2\n2\t2\nName\tDescription\ts1\ts2\nENSG1\tDDX11L1\t3\t1\nENSG2\tWASH7P\t0\t5\n",
          "s1 s2", "ENSG1 ENSG2", 9, (TURNED, "GCT; left out: Description")),
@@ -166,65 +172,95 @@ CASES = [
          "110 111 115", "PDK4 CCL26 Blank-1", 11, ("'cell' of .* is read as the names of the rows",)),
     Case("plots of years", "x.csv", "site,year,bufo,rana,hyla\nA,1998,3,0,1\nB,1999,0,2,0\nC,1999,1,4,2\n",
          "A B C", "bufo rana hyla", 13, ("left out: 'year'",)),
-    Case("plates and wells", "x.csv", "plate,well,g1,g2,g3,g4,g5\nP1,A1,1,0,2,0,1\nP1,A2,0,3,1,1,0\nP2,A1,2,1,0,0,1\nP2,A2,1,1,1,1,1\n",
+    Case("plates and wells", "x.csv",
+         "plate,well,g1,g2,g3,g4,g5\nP1,A1,1,0,2,0,1\nP1,A2,0,3,1,1,0\nP2,A1,2,1,0,0,1\nP2,A2,1,1,1,1,1\n",
          "P1_A1 P1_A2 P2_A1 P2_A2", "g1 g2 g3 g4 g5", 18, ("'plate' and 'well', which together name the rows",)),
-    Case("MaxQuant", "proteinGroups.txt", "Protein IDs\tMajority protein IDs\tIntensity a\tMS/MS count a\nP1;P2\tP1\t9\t3\n",
+    Case("MaxQuant", "proteinGroups.txt",
+         "Protein IDs\tMajority protein IDs\tIntensity a\tMS/MS count a\nP1;P2\tP1\t9\t3\n",
          refused="table of MaxQuant without counts of features: keep"),
     Case("Xenium, molecules", "transcripts.csv",
-         "transcript_id,cell_id,overlaps_nucleus,feature_name,x_location,y_location,z_location,qv\n1,5,1,ACTB,2.5,3.5,1.0,40\n",
+         "transcript_id,cell_id,overlaps_nucleus,feature_name,x_location,y_location,z_location,qv\n"
+         "1,5,1,ACTB,2.5,3.5,1.0,40\n",
          refused="it lists molecules: count them, as pd.crosstab"),
     # --- headers that are features (no false alarm)
-    Case("words of texts", "docs.csv", "doc,batch,cat,dog,label,total,x,y,year\nd1,1,0,3,0,0,1,0,2\nd2,0,2,0,4,0,0,1,0\nd3,2,1,1,0,1,0,0,1\n",
+    Case("words of texts", "docs.csv",
+         "doc,batch,cat,dog,label,total,x,y,year\nd1,1,0,3,0,0,1,0,2\nd2,0,2,0,4,0,0,1,0\nd3,2,1,1,0,1,0,0,1\n",
          "d1 d2 d3", "batch cat dog label total x y year", 20),
-    Case("words of texts, as they came", "docs.csv", "doc,the,year,label,cat,batch\nd1,9,0,3,0,0\nd2,0,2,0,4,1\nd3,2,1,1,0,0\n",
+    Case("words of texts, as they came", "docs.csv",
+         "doc,the,year,label,cat,batch\nd1,9,0,3,0,0\nd2,0,2,0,4,1\nd3,2,1,1,0,0\n",
          "d1 d2 d3", "the year label cat batch", 23),
     Case("letters", "letters.csv", "text,x,y,z,a,b\nt1,0,1,0,9,2\nt2,1,0,0,7,3\nt3,0,2,1,8,1\n",
          "t1 t2 t3", "x y z a b", 35),
     Case("features alone", "x.csv", "x,y,z\n1,2,3\n4,5,6\n7,8,8\n", "0 1 2", "x y z", 44),
     Case("all numbers are counts if it is said", "x.csv", "batch,cell_id,g1\n1,11,3\n1,12,0\n2,13,1\n",
          "0 1 2", "batch cell_id g1", 44, how={"layout": "wide"}),
+    Case("conditions that are samples", "x.csv", "gene,WT,treatment\nA,3,2\nB,0,7\nC,4,1\n",
+         "WT treatment", "A B C", 17, (TURNED,)),
+    Case("days that are samples", "x.csv", ",control,day_1,day_7\nA,3,2,1\nB,0,2,1\nC,4,1,9\n",
+         "A B C", "control day_1 day_7", 23),
+    Case("genes that are words", "x.csv", "sample,CD3,CD4,AGE,SEX2\nA,3,2,1,0\nB,0,2,0,3\nC,4,1,7,1\n",
+         "A B C", "CD3 CD4 AGE SEX2", 24),
+    Case("fractions beside counts", "x.csv", "sample,ratio,g1,g2,g3\na,0.517,1,2,0\nb,60.213,0,1,3\nc,71.381,2,2,1\n",
+         "a b c", "ratio g1 g2 g3", 144.111, ("has fractions in 'ratio', and whole numbers beside",)),
+    Case("cells of Xenium", "cells.csv",
+         "cell_id,x_centroid,y_centroid,transcript_counts,cell_area\naa,1.5,2.5,20,33.5\n",
+         refused="all of its columns are about its rows"),
+    Case("HUMAnN, by taxa", "x.tsv", tabs("""
+        # Gene Family  s1  s2
+        A  7  3
+        A|g__B  4  1"""),
+        "s1 s2", "A A|g__B", 15, (TURNED, r"features are parts of others, as 'A\|g__B' is of 'A'")),
     # --- long tables (F18)
     *(
         Case(f"orders under {header}", "x.csv", f"{header}\n1,10,2\n1,11,1\n2,10,5\n", "1 2", "10 11", 8)
         for header in ("customer_id,product_id,quantity", "user_id,artist_id,play_count", "doc_id,term_id,tf",
                        "customer,product,quantity", "userID,artistID,weight", "cell_id,gene_id,umis")
     ),
-    Case("two identifiers that are not known", "x.csv", "shop_id,part_id,amount\n1,10,2\n1,11,1\n2,10,5\n", "1 2", "10 11", 8,
+    Case("two identifiers that are not known", "x.csv",
+         "shop_id,part_id,amount\n1,10,2\n1,11,1\n2,10,5\n", "1 2", "10 11", 8,
          ("read as a long table of 'shop_id', 'part_id' and 'amount'; name them 'sample'",)),
     Case("samples and features under a header of no meaning", "x.csv", "customer,product,zzz\n1,10,2\n1,11,1\n2,10,5\n",
          "1 2", "10 11", 8, ("read as a long table of 'customer', 'product' and 'zzz'",)),
     Case("cover of plants", "x.csv", "plot_id,taxon_id,cover,year\n1,10,2,1999\n1,11,1,1999\n2,10,5,1998\n",
          "1 2", "10 11", 8, ("long table of 'plot_id', 'taxon_id' and 'cover'; left out: 'year'",)),
-    Case("MovieLens, ratings", "ratings.csv", "userId,movieId,rating,timestamp\n1,10,2,964982703\n1,11,1,964982704\n2,10,5,964982705\n",
+    Case("MovieLens, ratings", "ratings.csv",
+         "userId,movieId,rating,timestamp\n1,10,2,964982703\n1,11,1,964982704\n2,10,5,964982705\n",
          "1 2", "10 11", 8, ("left out: 'timestamp'",)),
     Case("MovieLens, u.data", "u.data", "196\t242\t3\t881250949\n186\t302\t3\t891717742\n22\t377\t1\t878887116\n",
          refused="but holds counts .*write a line of names above it, which of a long table are such as 'user', 'item'"),
     Case("MovieLens, ratings.dat", "ratings.dat", "1::1193::5::978300760\n1::661::3::978302109\n",
          refused="not entries with '::' between them; replace it by tabs"),
     Case("a list of events", "x.csv", "user_id,item_id,timestamp\n1,10,964982703\n1,11,964982704\n2,10,964982705\n",
-         refused=r"list of 'user_id' and 'item_id' without a column of counts: .*frame.groupby\(\['user_id', 'item_id'\]\)"),
+         refused=r"list of 'user_id' and 'item_id' without a column of counts: .*frame.groupby\(\['user_id', "),
     Case("two columns of numbers", "x.csv", "user_id,item_id,likes,shares\n1,10,2,3\n1,11,1,4\n2,10,5,6\n",
          refused="counts may be in 'likes', 'shares': name their column 'count'; pass layout=.long"),
-    Case("two columns of numbers, said to be long", "x.csv", "user_id,item_id,likes,shares\n1,10,2,3\n1,11,1,4\n2,10,5,6\n",
+    Case("two columns of numbers, said to be long", "x.csv",
+         "user_id,item_id,likes,shares\n1,10,2,3\n1,11,1,4\n2,10,5,6\n",
          "1 2", "10 11", 8, ("left out: 'shares'",), how={"layout": "long"}),
     Case("text, text, numbers", "x.csv", "visitant,page,hits,seconds\na,p,2,3\na,q,1,4\nb,p,5,6\n",
          refused=r"must be a long or a wide table: .*say layout=.long. or layout=.wide"),
     Case("text, text, numbers, said to be long", "x.csv", "visitant,page,hits,seconds\na,p,2,3\na,q,1,4\nb,p,5,6\n",
          "a b", "p q", 8, ("left out: 'seconds'",), how={"layout": "long"}),
-    Case("LastFM, without headers", "plays.tsv", "00000c\tmb1\tbetty\t2137\n00000c\tmb2\tdie\t1099\n00001a\tmb1\tbetty\t9\n",
+    Case("LastFM, without headers", "plays.tsv",
+         "00000c\tmb1\tbetty\t2137\n00000c\tmb2\tdie\t1099\n00001a\tmb1\tbetty\t9\n",
          refused="first line must name the columns, but holds a count"),
     Case("UCI, docword", "docword.kos.txt", "3\n4\n5\n1 2 1\n1 3 2\n",
          refused="of a docword file of UCI, replace the first three lines by one of names: document word count"),
-    Case("Blei's LDA-C", "ap.dat", "3 0:1 6:2 9:1\n2 0:1 3:4\n", refused="pairs of a feature and a count, .*load_svmlight_file"),
+    Case("Blei's LDA-C", "ap.dat",
+         "3 0:1 6:2 9:1\n2 0:1 3:4\n", refused="pairs of a feature and a count, .*load_svmlight_file"),
     Case("svmlight", "x.txt", "1 1:3 7:2\n-1 2:4\n", refused="pairs of a feature and a count, .*load_svmlight_file"),
     # --- missing cells (F16)
     Case("NA, refused with the way", "x.csv", ",a,b\ns1,NA,2\ns2,3,4\n", refused="column 'a': .*NA.*say missing='nan'"),
-    Case("empty cells, refused with the way", "x.csv", ",a,b\ns1,,2\ns2,3,4\n", refused="must be finite .*missing='nan'"),
+    Case("empty cells, refused with the way", "x.csv",
+         ",a,b\ns1,,2\ns2,3,4\n", refused="must be finite .*missing='nan'"),
     Case("NA", "x.csv", ",a,b\ns1,NA,2\ns2,3,4\n", "s1 s2", "a b", 9, how={"missing": "nan"}),
-    Case("empty cells, turned", "x.csv", "gene,s1,s2\na,,3\nb,2,n/a\n", "s1 s2", "a b", 5, (TURNED,), how={"missing": "nan"}),
-    Case("a long table of NA", "x.csv", "sample,gene,count\ns1,a,NA\ns1,b,2\ns2,a,3\n", "s1 s2", "a b", 5, how={"missing": "nan"}),
+    Case("empty cells, turned", "x.csv",
+         "gene,s1,s2\na,,3\nb,2,n/a\n", "s1 s2", "a b", 5, (TURNED,), how={"missing": "nan"}),
+    Case("a long table of NA", "x.csv",
+         "sample,gene,count\ns1,a,NA\ns1,b,2\ns2,a,3\n", "s1 s2", "a b", 5, how={"missing": "nan"}),
     # --- suffixes of SigProfiler (F51)
-    *(Case("SigProfiler", f"x.SBS6.{end}", "MutationType\tt1\tt2\nC>A\t3\t1\nC>G\t1\t2\n", "t1 t2", "C>A C>G", 7, (TURNED,))
+    *(Case("SigProfiler", f"x.SBS6.{end}", "MutationType\tt1\tt2\nC>A\t3\t1\nC>G\t1\t2\n"
+         "", "t1 t2", "C>A C>G", 7, (TURNED,))
       for end in ("all", "exome", "region", "dat", "data")),
 ]  # fmt: skip
 
@@ -245,6 +281,106 @@ def test_a_table_is_read_right_or_refused(tmp_path, case):
         assert any(re.search(words, each) for each in said), (words, said)
     assert len(said) == len(case.said), said
     assert [str(name) for name in counts.row_names] == case.rows.split()
-    split = "|" if "|" in case.features else None
-    assert [str(name) for name in counts.feature_names] == case.features.split(split)
-    assert counts.total == case.total
+    assert [str(name) for name in counts.feature_names] == [*csv.reader([case.features], delimiter=" ", quotechar="'")][
+        0
+    ]
+    assert counts.total == pytest.approx(case.total)
+
+
+# --- names beside matrices (F19) ------------------------------------------------------------------
+
+CELLS, GENES = ["AAACCTGAGA-1", "AAACCTGAGC-1", "AAACCTGAGT-1"], ["ENSG1", "ENSG2", "ENSG3", "ENSG4"]
+X = np.array([[3, 0, 1, 0], [0, 2, 0, 0], [5, 0, 0, 6]])
+
+
+def lines(names, *more):
+    return "".join(f"{each}{''.join(more)}\n" for each in names)
+
+
+BESIDE = {
+    "STARsolo, velocity": ("spliced.mtx", X.T, {"barcodes.tsv": lines(CELLS), "features.tsv": lines(GENES)}),
+    "STARsolo, EM": ("UniqueAndMult-EM.mtx", X.T, {"barcodes.tsv": lines(CELLS), "features.tsv": lines(GENES)}),
+    "of a sample": ("GSM1_ambiguous.mtx", X.T, {"GSM1_barcodes.tsv": lines(CELLS), "GSM1_features.tsv": lines(GENES)}),
+    "kallisto bustools": ("cells_x_genes.mtx", X,
+                          {"cells_x_genes.barcodes.txt": lines(CELLS), "cells_x_genes.genes.txt": lines(GENES)}),
+    "kallisto beside others": ("cells_x_genes.mtx", X, {"barcodes.tsv": lines(CELLS), "genes.tsv": lines(GENES)}),
+    "alevin": ("quants_mat.mtx", X, {"quants_mat_rows.txt": lines(CELLS), "quants_mat_cols.txt": lines(GENES)}),
+    "Expression Atlas": ("E.counts.mtx", X.T, {"E.counts.mtx_rows": "".join(f"{g}\t{g}\n" for g in GENES),
+                                               "E.counts.mtx_cols": lines(["SAM1", "SAM2", "SAM3"])}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tool", BESIDE)
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_a_matrix_has_the_names_of_files_beside_it(tmp_path, tool, ending):
+    name, matrix, files = BESIDE[tool]
+    mmwrite(tmp_path / name, coo_array(matrix))
+    for file, text in files.items():
+        (tmp_path / (file + ending)).write_bytes(gzip.compress(text.encode()) if ending else text.encode())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        counts = read_counts(tmp_path / name)
+    np.testing.assert_array_equal(counts.dense, X)
+    assert counts.row_names.tolist() == (["SAM1", "SAM2", "SAM3"] if tool == "Expression Atlas" else CELLS)
+    assert counts.feature_names.tolist() == GENES
+    assert [TURNED in str(each.message) for each in caught] == [True] * (matrix.shape != X.shape)
+
+
+def test_a_square_matrix_of_kallisto_has_cells_in_rows(tmp_path):
+    mmwrite(tmp_path / "cells_x_genes.mtx", coo_array(X[:, :3]))
+    (tmp_path / "cells_x_genes.barcodes.txt").write_text(lines(CELLS))
+    (tmp_path / "cells_x_genes.genes.txt").write_text(lines(GENES[:3]))
+    np.testing.assert_array_equal(read_counts(tmp_path / "cells_x_genes.mtx").dense, X[:, :3])
+
+
+def test_names_of_another_size_are_told(tmp_path):
+    mmwrite(tmp_path / "spliced.mtx", coo_array(X.T))
+    (tmp_path / "barcodes.tsv").write_text(lines(CELLS[:2]))
+    (tmp_path / "features.tsv").write_text(lines(GENES))
+    with pytest.warns(
+        bayesnmf.DataWarning, match=r"spliced.mtx have no names: features.tsv and barcodes.tsv beside it"
+    ):
+        assert read_counts(tmp_path / "spliced.mtx").row_names.tolist() == [0, 1, 2, 3]
+    (tmp_path / "spliced.mtx_rows").write_text(lines(GENES))
+    (tmp_path / "spliced.mtx_cols").write_text(lines(CELLS[:2]))
+    with pytest.raises(ValueError, match=r"a row for each of 4 names in spliced.mtx_rows .* found shape \(4, 3\)"):
+        read_counts(tmp_path / "spliced.mtx")
+
+
+def test_tags_of_cite_seq_count_have_their_counter_left_out(tmp_path):
+    mmwrite(tmp_path / "matrix.mtx", coo_array(X.T))
+    (tmp_path / "barcodes.tsv").write_text(lines(CELLS))
+    (tmp_path / "features.tsv").write_text(lines(["CD3-ACG", "CD4-TGA", "CD8-CCC", "unmapped"]))
+    with pytest.warns(bayesnmf.DataWarning, match="could not count for any feature, left out: 'unmapped'"):
+        counts = read_counts(tmp_path)
+    np.testing.assert_array_equal(counts.dense, X[:, :3])
+
+
+# --- frames and AnnData ---------------------------------------------------------------------------
+
+COUNTED = pd.DataFrame(X, CELLS, GENES)
+TOLD = {
+    "counters": (COUNTED.rename(columns={"ENSG4": "__no_feature"}), "features that are counters .*: '__no_feature'"),
+    "counters in rows": (COUNTED.rename(index={CELLS[0]: "N_unmapped"}), "rows that are counters .*: 'N_unmapped'"),
+    "identifiers": (COUNTED.rename(columns={"ENSG1": "cell_ID"}), "and no counts: 'cell_ID'; .*counts.drop"),
+    "metrics": (COUNTED.rename(columns={"ENSG4": "nCount_RNA"}), "about the rows, and no counts: 'nCount_RNA'"),
+    "long": (pd.DataFrame({"customer_id": [1, 1, 2], "product_id": [10, 11, 10], "quantity": [2, 1, 5]}),
+             r"frame.pivot_table\('quantity', 'customer_id', 'product_id', 'sum', 0\)"),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("case", TOLD)
+def test_frames_and_annotated_data_are_told(case):
+    frame, words = TOLD[case]
+    with pytest.warns(bayesnmf.DataWarning, match=words):
+        np.testing.assert_array_equal(as_counts(frame).dense, frame.to_numpy())
+    if "long" not in case:
+        with pytest.warns(bayesnmf.DataWarning, match=words):
+            as_counts(anndata.AnnData(frame.astype(float)))
+
+
+def test_the_cure_of_a_long_frame_gives_counts():
+    frame = TOLD["long"][0]
+    wide = frame.pivot_table("quantity", "customer_id", "product_id", "sum", 0)
+    np.testing.assert_array_equal(as_counts(wide).dense, [[2, 1], [5, 0]])
