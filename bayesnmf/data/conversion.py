@@ -88,9 +88,11 @@ def warn_of_all(counts: Counts, source: Any = None, layer: str | None = None) ->
     """Give the warnings of `as_counts`; an AnnData object as their source is looked at for raw counts."""
     if not is_counted(counts.row_names):
         warn_of_mutation_types_in_rows(counts.row_names, counts.feature_names)
-    if not (counts.shape[1] <= MOST_COLUMNS and warn_of_long(counts)) and not is_counted(counts.feature_names):
+    is_told = counts.shape[1] <= MOST_COLUMNS and warn_of_long(counts)
+    if not is_counted(counts.feature_names) and not is_told:
         warn_of_columns(counts)
-    warn_of_counters(counts)
+    if not (is_counted(counts.row_names) and is_counted(counts.feature_names)):
+        warn_of_counters(counts)
     warn_of_names(counts)
     warn_of_scale(counts, partial(where_raw_counts_are, source, layer))
 

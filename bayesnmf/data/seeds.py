@@ -87,7 +87,7 @@ class Seeds:
                 f"{listed(list(first.values()))}; they are taken into their sets; write a description, as na, after "
                 "each name to say so"
             )
-        sets = [{*features, *[first[name]] * (name in first)} for name, features in self.sets.items()]
+        sets = [{*features, first.get(name)} for name, features in self.sets.items()]
         found = np.array([[name in each for name in own] for each in sets])
         unknown = list(dict.fromkeys(name for each in self.sets.values() for name in each if name not in known))
         check_has_features(found.any(axis=1), list(self.sets), unknown)

@@ -562,3 +562,13 @@ def test_noise_and_missing_entries_of_a_table(here, capsys):
     code, _, err = run(capsys, "fit", "counts.csv", *QUICK, "--noise", "nb")
     assert code != 0
     assert "--noise must be one of 'poisson', 'nb1', 'nb2', 'quasi'" in err
+
+
+def test_nan_in_a_file_are_missing_entries(here, capsys):
+    lost = np.random.default_rng(0).random(FRAME.shape) < 0.2
+    FRAME.mask(lost).to_csv("holes.csv", na_rep="NA")
+    code, _, error = run(capsys, "fit", "holes.csv", *QUICK)
+    assert code == 2
+    assert "--missing nan" in error
+    assert run(capsys, "fit", "holes.csv", *QUICK, "--missing", "nan", "--out", "nan.nc")[0] == 0
+    np.testing.assert_array_equal(bayesnmf.load("nan.nc").counts.mask.hidden(slice(None)), lost)

@@ -285,3 +285,31 @@ def test_negative_numbers_are_not_to_be_clipped():
         ValueError, match=r"Negative values in data passed to X: found -0\.5, as in scaled or .*; pass the"
     ):
         bayesnmf.BayesNMF().fit([[1.0, -0.5]])
+
+
+# --- margins ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["total", "Total", "SUM", "All"])
+@pytest.mark.parametrize("size", [(2, 2), (3, 2), (2, 5), (9, 9)])
+def test_margins_are_told_by_their_names_however_small_the_table(name, size):
+    """Without such a name, four lines are needed, since one of fewer may be the sum of the others by chance."""
+    frame = pd.DataFrame(np.random.default_rng(0).poisson(5.0, size))
+    frame.index, frame.columns = ([f"{side}{i}" for i in range(n)] for side, n in zip("sf", size, strict=True))
+    with pytest.warns(bayesnmf.DataWarning, match=f"a column that is the sum of all others, '{name}'"):
+        as_counts(frame.assign(**{name: frame.sum(axis=1)}))
+    with pytest.warns(bayesnmf.DataWarning, match=f"a row that is the sum of all others, '{name}'"):
+        as_counts(frame.T.assign(**{name: frame.T.sum(axis=1)}).T)
+    as_counts(frame.assign(**{name: frame.iloc[:, 0]}))  # a word that is not the sum; warnings are errors here
+
+
+def test_both_margins_are_told():
+    frame = pd.DataFrame([[3, 1], [2, 6]], ["s1", "s2"], ["a", "b"])
+    frame["Total"] = frame.sum(axis=1)
+    frame.loc["Total"] = frame.sum()
+    with pytest.warns(bayesnmf.DataWarning) as caught:
+        as_counts(frame)
+    assert [str(each.message)[:40] for each in caught] == [
+        "counts have a row that is the sum of all",
+        "counts have a column that is the sum of ",
+    ]

@@ -386,3 +386,30 @@ def test_wrong_counts_are_refused(tmp_path, entry, message):
     path.write_text("\n".join(lines))
     with pytest.raises(ValueError, match=message):
         read_counts(path, transpose=True)
+
+
+def make_names(name):
+    """Return a name as R's make.names changes it."""
+    dotted = re.sub("[^A-Za-z0-9._]", ".", name)
+    return dotted if dotted[0].isalpha() else f"X{dotted}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_types_as_r_changes_headers_are_known(tmp_path, kind):
+    """``A.C.A.A`` and ``X1.Del.C.0``, as of read.csv and data.frame in R."""
+    names = [*KINDS[kind]]
+    pd.DataFrame([range(1, len(names) + 1)], ["s1"], [make_names(each) for each in names]).to_csv(tmp_path / "x.csv")
+    counts = read_counts(tmp_path / "x.csv")
+    assert counts.feature_names.tolist() == names
+    assert counts.row_totals.tolist() == [len(names) * (len(names) + 1) / 2]
+
+
+def test_spellings_of_programs_as_r_changes_them_are_known():
+    for spelled in (
+        [f"{name}-{strand}" for strand in ("transcribed", "untranscribed") for name in sbs96_types()],
+        [name.replace(">", "_") for name in dbs78_types()],
+        [f"{name[2:5]}_{name[0]}{name[2]}{name[6]}" for name in sbs96_types()],
+    ):
+        found = read_types(map(make_names, spelled))
+        assert found.is_complete
+        assert found.names == read_types(spelled).names

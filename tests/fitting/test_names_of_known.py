@@ -108,3 +108,28 @@ def test_modes_and_their_consensus_have_the_names():
     found = bayesnmf.modes(COUNTS, rank=3, starts=3, options=options, fixed_components=KNOWN, scored=0, jobs=1)
     assert all(each.component_titles == NAMES for each in found.fits)
     assert found.consensus(density=2.0).fit.component_titles == NAMES
+
+
+TWO = pd.DataFrame([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]], ["A", "B"], list("xyz"))
+THREE_FEATURES = pd.DataFrame([[30, 12, 9], [4, 20, 30], [9, 9, 12]], columns=list("xyz"))
+FEW = {"chains": 1, "draws": 5, "warmup": 5, "seed": 0}
+
+
+def takers(catalogue):
+    fit = bayesnmf.fit(THREE_FEATURES, rank=2, seed=0, method="map", options=bayesnmf.MAP(max_iter=2, tol=0.0))
+    return {
+        "catalogue": lambda: bayesnmf.assign(THREE_FEATURES, catalogue, **FEW),
+        "reference": lambda: bayesnmf.match(fit, catalogue),
+        "fixed_components": lambda: bayesnmf.fit(THREE_FEATURES, fixed_components=catalogue, method="map", seed=0),
+    }
+
+
+@pytest.mark.filterwarnings("ignore::bayesnmf.ConvergenceWarning")
+@pytest.mark.parametrize("taker", ["catalogue", "reference", "fixed_components"])
+def test_a_catalogue_with_a_name_twice_is_refused_and_one_with_equal_components_told(taker):
+    """The presence of a signature was split between its two copies."""
+    with pytest.raises(ValueError, match=r"'A'.*twice|'A' 2 times; keep one of each|must have different names"):
+        takers(pd.concat([TWO, TWO.iloc[:1]]))[taker]()
+    same = pd.concat([TWO, (3 * TWO.iloc[:1] / 3).set_axis(["C"])])
+    with pytest.warns(bayesnmf.DataWarning, match=f"{taker} has equal components, A and C: counts cannot"):
+        takers(same)[taker]()

@@ -208,3 +208,22 @@ def test_files_of_gene_sets_are_read_and_names_are_saved(tmp_path):
     assert loaded.component_titles == ["late", "early", "component 2"]
     np.testing.assert_array_equal(loaded.priors.components.concentration, fit.priors.components.concentration)
     assert loaded.transform(COUNTS[:5]).shape == (5, 3)
+
+
+def test_files_of_gene_sets_without_descriptions_keep_their_first_features(tmp_path):
+    """They were taken for descriptions, and lost in silence."""
+    (tmp_path / "sets.gmt").write_text("".join(f"{name}\t" + "\t".join(SETS[name]) + "\n" for name in SETS))
+    with pytest.warns(bayesnmf.DataWarning, match="seeds have features of the counts where descriptions .* into their"):
+        found = bayesnmf.fit(COUNTS, rank=3, seed=0, options=OPTIONS["vi"], seeds=tmp_path / "sets.gmt")
+    fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=OPTIONS["vi"], seeds=SETS)
+    np.testing.assert_array_equal(found.loadings, fit.loadings)
+
+
+def test_a_description_that_is_a_feature_by_chance_is_told_and_left(tmp_path):
+    lines = [f"{name}\tna\t" + "\t".join(SETS[name]) for name in SETS] + [f"more\t{NAMES[3]}\t{NAMES[9]}"]
+    (tmp_path / "sets.gmt").write_text("\n".join(lines))
+    with pytest.warns(bayesnmf.DataWarning, match=f"descriptions that are features of the counts, '{NAMES[3]}'"):
+        found = bayesnmf.fit(COUNTS, rank=3, seed=0, options=OPTIONS["vi"], seeds=tmp_path / "sets.gmt")
+    sets = {**SETS, "more": [NAMES[9]]}
+    fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=OPTIONS["vi"], seeds=sets)
+    np.testing.assert_array_equal(found.loadings, fit.loadings)
