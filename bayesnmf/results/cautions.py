@@ -33,6 +33,7 @@ from bayesnmf.types import Array
 # What float32 rounds the objective by, in shares of all counts (1e-7 to 2e-6 for totals of 1e3 to 1e19), and the share
 # of the objective from which on this is told.
 ROUNDED, TOLD = 2e-6, 1e-4
+FALLEN = 1e-5  # fall of an objective, over its size, from which on it is told
 # Share of an even share of the counts below which a component is little used, unless it has so much of a sample; the
 # share of a sample that is told.
 LITTLE, MOST_OF_ROW, USED = 0.1, 0.2, 0.1
@@ -43,6 +44,8 @@ DISPERSED, FAR = 1.2, 3.0
 def cure_of(result: FitRecord) -> str:
     """Return advice on the options of a fit that has not converged."""
     options: Any = result.options
+    if caution_of_rounding(result):  # more iterations reach no more digits
+        return f"use dtype='float64' in bayesnmf.{type(options).__name__}(...)"
     by_kkt = hasattr(options, "kkt_tol")
     if by_kkt and result.status.iterations < options.max_iter:  # at rest, but not at an optimum
         counts = result.counts
@@ -153,14 +156,27 @@ def faults_of_draws(fit: FitRecord) -> list[tuple[str, str]]:
 def caution_of_rounding(fit: FitRecord) -> str:
     """Return a caution about an objective in float32 that rounding has reached; "" if it has not.
 
-    Where counts determine their means to more digits than float32 has, the objective is small beside them.
+    Where counts determine their means to more digits than float32 has, the objective is small beside them. What falls
+    although exact steps could only raise it shows rounding, too, of whatever noise, batches or exposures add.
     """
     if getattr(fit.options, "dtype", "float64") == "float64" or fit.estimate.kind == "draws" or not fit.trace.size:
         return ""
-    rounded, size = ROUNDED * fit.counts.total, abs(float(fit.trace.ravel()[-1]))
-    if not rounded > max(TOLD * size, 1.0):  # less than a nat decides nothing
+    size = abs(float(fit.trace.ravel()[-1]))
+    expected, fallen = ROUNDED * fit.counts.total, _fall(fit)
+    rounded = max(expected if expected > TOLD * size else 0.0, fallen if fallen > FALLEN * size else 0.0)
+    if not rounded > 1.0:  # less than a nat decides nothing
         return ""
     return f"float32 rounds its objective by up to {rounded:.1g} nats, {rounded / size:.1g} of it; use dtype='float64'"
+
+
+def _fall(fit: FitRecord) -> float:
+    """Return the largest fall of an objective that exact steps only raise, in nats; 0 of one that may fall."""
+    if METHODS[fit.method].posterior == "draws" or fit.method == "svi" or fit.trace.ndim != 1:
+        return 0.0
+    if getattr(fit.options, "algorithm", None) == "minibatch" or not np.isfinite(fit.trace[1:]).all():
+        return 0.0
+    trace = fit.trace[np.isfinite(fit.trace)]
+    return float(np.max(np.maximum.accumulate(trace) - trace, initial=0.0))
 
 
 def cautions_of_model(fit: FitRecord) -> list[str]:

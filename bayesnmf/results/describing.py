@@ -14,7 +14,7 @@ from bayesnmf.options import METHODS
 from bayesnmf.priors.noise import NegativeBinomial, Quasi
 from bayesnmf.priors.pair import favoured, free_components
 from bayesnmf.priors.specification import stated_components
-from bayesnmf.results.cautions import cautions_of_model
+from bayesnmf.results.cautions import caution_of_rounding, cautions_of_model
 from bayesnmf.results.intervals import SOME, share_unmixed, told_of_intervals, unmixed
 from bayesnmf.results.markers import leading_features
 from bayesnmf.results.record import FitRecord
@@ -76,9 +76,14 @@ def missing_in_words(fit: FitRecord) -> str:
 
 def described(fit: FitRecord) -> str:
     """Return what `print` shows of a fit; cautions about convergence are in its status."""
-    cautions = "".join(f"\ncaution: {each}" for each in cautions_of_model(fit))
+    cautions = "".join(f"\ncaution: {each}" for each in _cautions(fit))
     lines = "\n  ".join([title_of(fit), *facts_of(fit)])
     return folded(f"<bayesnmf.Fit {lines}>{cautions}", "    ")
+
+
+def _cautions(fit: FitRecord) -> list[str]:
+    """Return cautions about what the status does not say."""
+    return [*filter(None, [caution_of_rounding(fit)]), *cautions_of_model(fit)]
 
 
 def card_of(fit: FitRecord) -> Card:
@@ -90,7 +95,7 @@ def card_of(fit: FitRecord) -> Card:
     notes = [f"the {len(order)} largest of {fit.rank} components"] if fit.rank > len(order) else []
     *first, state, intervals = facts_of(fit)
     notes += [*first, f"{CAUTION if _is_in_doubt(fit) else ''}{state}", intervals]
-    notes += [f"{CAUTION}{each}" for each in cautions_of_model(fit)]
+    notes += [f"{CAUTION}{each}" for each in _cautions(fit)]
     return Card(title_of(fit), ["component", "share of counts", "leading features"], lines, notes, _calls(fit))
 
 

@@ -15,7 +15,14 @@ from bayesnmf.inference.ascent.coordinate_ascent import Ascent
 from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.starts.exchanging import finish_climb
 from bayesnmf.inference.status import NO_CHANCE, NOT_FINITE, Status
-from bayesnmf.results.cautions import cautions_of, cautions_of_model, idle_components, warn_of
+from bayesnmf.results.cautions import (
+    caution_of_rounding,
+    cautions_of,
+    cautions_of_model,
+    cure_of,
+    idle_components,
+    warn_of,
+)
 
 ALGORITHMS = {"map": ("em", "scd", "ccd"), "vi": ("coordinate", "settled", "gradient", "minibatch"), "bld": ("",)}
 LIMIT = re.compile(r"all (\d+) (iterations|epochs) done")
@@ -153,3 +160,43 @@ def test_an_objective_that_rounding_has_reached_is_told_with_the_cure(dtype, tot
         fit = bayesnmf.fit(counts, rank=1, options=options, seed=0)
     assert sum("use dtype='float64'" in str(each.message) for each in found) == told
     assert sum("float32 rounds" in caution for caution in cautions_of(fit)) == told
+
+
+LARGE = np.random.default_rng(0).poisson(
+    np.random.default_rng(1).gamma(0.5, 1, (24, 3)) @ np.random.default_rng(2).dirichlet(np.ones(8), 3) * 4e6
+)
+ONE_HUGE = np.where(np.arange(24 * 8).reshape(24, 8) == 27, 2**40, np.random.default_rng(3).poisson(5, (24, 8)))
+FALLING = {
+    "batch": (LARGE, {"batch": list("abc") * 8}),
+    "nb2 by feature": (LARGE, {"noise": bayesnmf.NegativeBinomial("quadratic", dispersion="feature")}),
+    "quasi": (LARGE, {"noise": "quasi"}),
+    "nb1": (LARGE, {"noise": "nb1"}),
+    "exposures": (LARGE, {"row_exposure": np.geomspace(0.01, 100, 24)}),
+    "missing": (LARGE, {"observed": np.random.default_rng(4).random((24, 8)) < 0.8}),
+    "one huge count": (ONE_HUGE, {"method": "map", "noise": "nb2"}),
+}
+
+
+@pytest.mark.parametrize("case", FALLING)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_an_objective_that_falls_by_rounding_is_told_with_a_cure_that_works(case):
+    """By 0.2 % with batches, and nothing was said: what noise and batches add is not in the counts' own rounding."""
+    counts, more = FALLING[case]
+    kind = MAP if more.get("method") == "map" else VI
+    fit = bayesnmf.fit(counts, rank=3, seed=0, options=kind(dtype="float32", max_iter=150, threads=1), **more)
+    fallen = np.max(np.maximum.accumulate(fit.trace) - fit.trace)
+    told = "float32 rounds its objective" in " ".join(repr(fit).split())
+    assert told or fallen <= max(1.0, 1e-5 * abs(fit.trace[-1]))
+    assert told == any("use dtype='float64'" in each for each in cautions_of(fit))
+    cured = bayesnmf.fit(counts, rank=3, seed=0, options=kind(max_iter=150, threads=1), **more)
+    assert np.max(np.maximum.accumulate(cured.trace) - cured.trace) <= 1e-9 * abs(cured.trace[-1])
+    assert "float32" not in repr(cured)
+
+
+def test_a_fall_is_told_however_few_the_counts_are():
+    fit = replace(copies((5, 4, 3)), options=VI(dtype="float32"), trace=np.array([-9000.0, -5000.0, -5002.0, -5001.0]))
+    assert "float32 rounds its objective by up to 2 nats" in caution_of_rounding(fit)
+    assert "float64" in cure_of(replace(fit, status=Status(False, "all 3 iterations done", 3)))
+    assert caution_of_rounding(replace(fit, options=VI())) == ""
+    assert caution_of_rounding(replace(fit, options=VI(dtype="float32", algorithm="minibatch"))) == ""
+    assert caution_of_rounding(replace(fit, trace=fit.trace[:2])) == ""
