@@ -5,10 +5,13 @@ import os
 import re
 import runpy
 import sys
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import smallfits
+from rich.progress import Progress
 
 import bayesnmf
 from bayesnmf import cli
@@ -113,6 +116,15 @@ def test_a_line_of_what_has_ended_is_complete(capsys):
     first, second = [line for line in capsys.readouterr().err.splitlines() if "vi" in line]
     assert "100/100" in first.replace(" ", "")
     assert "3/5000" in second.replace(" ", "")
+
+
+def test_chains_that_report_at_once_have_one_line(capsys, monkeypatch):
+    """Chains are threads: while the first one makes the line, others ask whether there is one."""
+    make = Progress.add_task
+    monkeypatch.setattr(Progress, "add_task", lambda *given, **more: (time.sleep(0.05), make(*given, **more))[1])
+    with progress_bar() as report, ThreadPoolExecutor(4) as chains:
+        list(chains.map(lambda chain: report("gibbs", 1 + chain, 14000, -1.0), range(4)))
+    assert len([line for line in capsys.readouterr().err.splitlines() if "gibbs" in line]) == 1
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])

@@ -1,7 +1,8 @@
 """Quasi-Poisson noise: the Poisson likelihood to a power, in every method that has it; everything else refuses it."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ import bayesnmf
 from bayesnmf import VI, Gibbs, Quasi
 from bayesnmf.assessment.bounds import state_of_fit
 from bayesnmf.inference.sides import allocate, objective
+from bayesnmf.options.algorithms import ALGORITHMS
+from bayesnmf.options.checks import served_options
 from bayesnmf.priors.noise import POISSON
 from bayesnmf.priors.specification import MODELS
 
@@ -162,6 +165,26 @@ def test_what_quasi_noise_is_not_is_refused_by_name(refused, words):
     fit = bayesnmf.fit(COUNTS, rank=K, seed=0, options=QUICK, noise=Quasi(2))
     with pytest.raises(ValueError, match=words):
         refused(fit)
+
+
+@dataclass(frozen=True)
+class Spread(Quasi):
+    """A noise that is registered and in no algorithm, or in some."""
+
+    word: ClassVar[str] = "spread"
+
+
+@pytest.mark.parametrize("method", ["map", "vi", "gibbs", "nuts"])
+def test_what_fits_a_registered_noise_is_read_off_the_algorithms(method, monkeypatch):
+    with pytest.raises(ValueError, match="noise='spread' is fitted by no method: no algorithm has 'spread' among its"):
+        bayesnmf.fit(COUNTS, rank=2, method=method, noise=Spread(2.0))
+    named = replace(ALGORITHMS["coordinate"], noises=(*ALGORITHMS["coordinate"].noises, "spread"))
+    monkeypatch.setitem(ALGORITHMS, "coordinate", named)
+    if method == "vi":
+        assert served_options(VI(), Spread(2.0), "vi", None) == VI()
+    else:
+        with pytest.raises(ValueError, match=f"noise='spread' needs method='vi': found '{method}'"):
+            bayesnmf.fit(COUNTS, rank=2, method=method, noise=Spread(2.0))
 
 
 def test_a_noise_of_another_kind_is_refused():

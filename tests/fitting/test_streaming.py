@@ -310,6 +310,17 @@ def test_rows_that_come_again_are_told_of_once_their_number_is_not_stated():
         alike.partial_fit(COUNTS[[0, 0, 1, 1]])  # so few rows may be alike by chance
 
 
+def test_a_block_of_more_rows_than_there_are_is_refused():
+    stream = MinibatchVI("gamma_poisson", RANK, seed=0, options=options(), total_rows=10)
+    with pytest.raises(
+        ValueError, match=r"total_rows=10 must be .*: found a block of 20; give .*total_rows=\.\.\.\) of at"
+    ):
+        stream.partial_fit(COUNTS[:20])
+    assert stream.n_seen == 0
+    stream.partial_fit(COUNTS[:10])
+    assert stream.partial_fit(COUNTS[:10]).n_seen == 20  # the same rows again
+
+
 # --- noise and missing entries --------------------------------------------------------------------------
 
 S = 2.0

@@ -7,6 +7,7 @@ import arviz as az
 import numpy as np
 import pandas as pd
 import pytest
+from plain import plain_vi
 from scipy.stats import poisson
 from smallfits import COUNTS, QUICK, K, M, N, every_method, every_model, fit, parameter_fit, quietly
 from suites import mostly_long
@@ -14,6 +15,7 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import NUTS, Gamma, Priors
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.results import datatree
 
 pytestmark = quietly
 
@@ -69,6 +71,38 @@ def test_a_tree_says_what_it_is(method):
     if method == "vi":
         assert "kkt_residual" not in tree["optimization"]
     assert fitted.to_datatree(seed=3).identical(fitted.to_datatree(seed=3))
+
+
+@pytest.mark.parametrize("method", ["vi", "gibbs"])
+def test_a_large_tree_is_thinned_unasked_and_says_so(method, monkeypatch):
+    fitted = fit(method=method)
+    held = {"vi": 1000, "gibbs": 60}[method]
+    one = 8 * K * (N + M)
+    monkeypatch.setattr(datatree, "DEFAULT_BYTES", one * 40)
+    monkeypatch.setattr(datatree, "FEWEST", 10)
+    tree = fitted.to_datatree()
+    chains, draws = (tree["posterior"].sizes[name] for name in ("chain", "draw"))
+    assert chains * draws == 40
+    said = f"{draws} of {held} draws of each chain, evenly spaced; draws='all' converts all"
+    assert tree.attrs["thinned"] == tree["posterior"].attrs["thinned"] == said
+    if method == "gibbs":
+        assert tree["sample_stats"].sizes["draw"] == draws
+    for whole in (fitted.to_datatree("all"), fitted.to_datatree(held)):
+        assert whole["posterior"].sizes["draw"] == held
+        assert "thinned" not in whole.attrs
+    assert "thinned" not in fitted.to_datatree(rows=["s1"], features=["a"], draws=held).attrs
+    with_more = fitted.to_datatree(log_likelihood=True)  # whose size counts too, down to the least number
+    assert with_more["log_likelihood"].sizes["draw"] < draws
+    assert np.isfinite(az.summary(tree, var_names="components")["mean"].to_numpy(float)).all()
+
+
+def test_the_tree_of_many_rows_is_of_moderate_size_unasked():
+    many = bayesnmf.fit(
+        np.random.default_rng(0).poisson(2, (1797, 64)), rank=10, seed=0, options=plain_vi(max_iter=1, tol=0)
+    )
+    tree = many.to_datatree()
+    assert sum(each.nbytes for group in tree.subtree for each in group.data_vars.values()) < 100e6
+    assert tree["posterior"].sizes["draw"] >= 100
 
 
 def test_nuts_gives_the_tree_of_a_sampler():
