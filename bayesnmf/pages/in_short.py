@@ -135,7 +135,7 @@ def state_of(read: Read) -> State:
     drawn = fit.estimate.kind == "draws"
     agreed = State("good", "converged", status.reason if drawn else AT_REST)
     if (found := mixing_of(fit)) and not METHODS[fit.method].resampled:
-        agreed = _state_of_chains(found["max_r_hat"], found["min_ess"], found["share_above"])
+        agreed = _state_of_chains(found["max_r_hat"], found["min_ess"], found.get("share_above", 1.0))
     if agreed.tone != "good":
         return agreed
     if drawn and (faults := [fault for fault, _ in faults_of_draws(fit)]):

@@ -487,3 +487,12 @@ def test_ctrl_c_keeps_the_ranks_that_are_done():
         )  # fmt: skip
         assert found.interrupted
         assert len(found.table) == 2
+
+
+def test_masks_without_counts_have_no_score_and_no_warning():
+    """Of 4 × 6 counts, a mask hides two or three entries, and these may all be 0."""
+    counts = np.eye(4, 6, dtype=int) * 5
+    found = bayesnmf.select(counts, ranks=(1, 2), seed=0, check=False, options=VI(max_iter=2, tol=0, threads=1))
+    assert found.scores.isna().any(axis=None)
+    assert np.isfinite(found.table["mean"]).all()
+    repr(found)

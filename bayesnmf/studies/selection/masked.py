@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
+from bayesnmf.assessment.scoring import ratio_of_sums
 from bayesnmf.data.mask import Mask
 from bayesnmf.data.probabilities import log_probabilities, variances
 from bayesnmf.fitting.fit import fit
@@ -52,7 +53,7 @@ def by_masked_entries(plan: SelectionPlan) -> Selection:
     crossed = len(plan.noises) > 1
     places = [(word_of(noise), *candidate) if crossed else candidate for noise, candidate in scored]
     index = pd.MultiIndex.from_tuples(places, names=["noise", "model", "rank"] if crossed else ["model", "rank"])
-    of_counts = [[each.logs.sum() / each.counted.sum() for each in row] for row in found]
+    of_counts = [[ratio_of_sums(each.logs, each.counted).value for each in row] for row in found]
     scores = pd.DataFrame(of_counts, columns=index).rename_axis("mask")
     table = pooled([[(each.logs, each.counted) for each in row] for row in found], index)
     sums = np.sum([[(each.squares, each.entries) for each in row] for row in found], axis=0)
