@@ -104,7 +104,7 @@ def _loglik_of_draw(fit: FitRecord, problem: Problem, state: State, rng: np.rand
         means = counts.exposed_loadings(loadings), counts.exposed_components(components)
         if isinstance(part.counts, BatchedCounts):
             found = log_likelihood(fit.noise, counts, *means, given_totals=False)
-            return None, None, np.append(sums_of_means(part.counts, *means)[:, :-1], found)
+            return None, None, np.append(sums_of_means(part.counts, *means), found)
         if given_totals:
             return None, None, log_likelihood_of_shares(noise, counts, *means)
         return None, None, log_likelihood(noise, counts, *means, given_totals=False)

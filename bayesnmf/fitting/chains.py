@@ -113,7 +113,7 @@ def batches_of_draws(fit: FitRecord, counts: Any) -> FittedBatches:
     """Return the factors of batches given the means of drawn loadings, components and shapes."""
     drawn = (fit.statistics or {}).get(SHAPE)
     shape = counts.shape_of_factors if drawn is None else float(drawn.mean())
-    means = sums_of_means(counts, fit.expected_loadings, fit.exposed_components)[:, :-1]
+    means = sums_of_means(counts, fit.expected_loadings, fit.exposed_components)
     return FittedBatches(
         counts.batches.names, shape, (counts.rated.toarray() + shape) / (means + shape), None, drawn is not None
     )

@@ -23,7 +23,6 @@ from bayesnmf.inference.ascent.settled_loadings import settling_steps, with_sett
 from bayesnmf.inference.blocked.engine import THREADS
 from bayesnmf.inference.device.checks import find_gpus
 from bayesnmf.inference.dispersion import DispersionLearner
-from bayesnmf.inference.missing import imputes_loadings
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.starts.exchanging import Climb, as_interrupted, exchange_components, told_of_no_chance
 from bayesnmf.inference.starts.states import DESCENT
@@ -122,13 +121,9 @@ def _settle_and_report(job: Job, ascent: Ascent) -> Ascent:
 
 
 def _settle_unless_stopped(job: Job, ascent: Ascent) -> Ascent:
-    """Settle the loadings of vi given the components, unless the ascent stopped early or needs no settling.
-
-    Where loadings receive counts of missing entries, settled ones would be those of another bound.
-    """
+    """Settle the loadings of vi given the components, unless the ascent stopped early or needs no settling."""
     status, finished = ascent.status, ALGORITHMS[job.options.algorithm].ends_settled
     stopped = status.reason in BROKEN or not status.iterations
-    stopped = stopped or (job.counts.mask is not None and imputes_loadings(ascent.problem, ascent.state.components))
     if not _is_mean_field(job) or not job.options.tol or stopped or finished:
         return ascent
     return with_settled_loadings(ascent)

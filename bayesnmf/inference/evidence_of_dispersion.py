@@ -26,8 +26,6 @@ import numpy as np
 from bayesnmf.data.clustered import SMALL, ClusteredCounts, exposure_of
 from bayesnmf.data.dispersed import CENTRE, LEAST, WIDTH
 from bayesnmf.data.rated import RatedCounts
-from bayesnmf.data.uniformised import UniformisedCounts
-from bayesnmf.inference.missing import geometric_of, imputes_loadings
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import Entries, by_blocks, in_row_blocks
 from bayesnmf.inference.sides import spread_at
@@ -186,30 +184,16 @@ def _sums_of_clusters(part: Problem, here: State, s: Array, threads: int | None)
 
 
 def _sums_of_means(problem: Problem, state: State) -> Array:
-    """Return Σλ over the observed entries of each row, or of each feature, without the exposure of clusters.
-
-    Where loadings receive counts of missing entries, the bound that they raise has the means of all entries of rows
-    with an observed one, less the geometric means of those that are missing. Where all entries miss shares of theirs,
-    which depend on the dispersion, only these geometric means do.
-    """
+    """Return Σλ over the observed entries of each row, or of each feature, without the exposure of clusters."""
     counts: Any = problem.counts
     plain = counts.plain
-    if isinstance(counts, UniformisedCounts) and imputes_loadings(problem, state.components):
-        rows = plain.exposed_loadings(geometric_of(state.loadings)).sum(axis=0)
-        return np.asarray(rows @ plain.exposed_components(geometric_of(state.components)))
-    loadings, components = (np.asarray(side.matrix, np.float64) for side in state)
-    lost = loadings, components
-    if plain.mask is not None and imputes_loadings(problem, state.components):
-        loadings = loadings * plain.mask.seen_rows[:, None]
-        lost = geometric_of(state.loadings) * plain.mask.seen_rows[:, None], geometric_of(state.components)
-    (loadings, components), lost = (
-        (plain.exposed_loadings(one), plain.exposed_components(other)) for one, other in ((loadings, components), lost)
-    )
+    loadings = plain.exposed_loadings(np.asarray(state.loadings.matrix, np.float64))
+    components = plain.exposed_components(np.asarray(state.components.matrix, np.float64))
     if counts.noise.by_feature:
         sums = loadings.sum(axis=0) @ components
-        return sums if plain.mask is None else sums - (lost[1] * plain.mask.sums_by_feature(lost[0]).T).sum(axis=0)
+        return sums if plain.mask is None else sums - (components * plain.mask.sums_by_feature(loadings).T).sum(axis=0)
     sums = loadings @ components.sum(axis=1)
-    return sums if plain.mask is None else sums - plain.mask.products_by_row(lost[0], lost[1].T)
+    return sums if plain.mask is None else sums - plain.mask.products_by_row(loadings, components.T)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.inference.missing import geometric_of
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import empty_side
 from bayesnmf.types import Array
@@ -24,55 +23,31 @@ class GroupMeans:
     """
 
     def __init__(self, problem: Problem, state: State) -> None:
-        self.problem, self.state = problem, state
-        self.means = self._sums(lambda side: np.asarray(side.matrix, np.float64))
-
-    def of(self, rows: slice) -> Array:
-        """Return R of some batches, (batches, m)."""
-        return self.means[0][rows]
-
-    def geometric(self, rows: slice) -> Array:
-        """Return the same of geometric means."""
-        if not hasattr(self, "_geometric"):
-            self._geometric = self._sums(geometric_of)
-        return self._geometric[0][rows]
-
-    def gap(self, rows: slice) -> Array:
-        """Return Σ(E λ − UV) over all entries of the rows of each batch that have observed ones."""
-        self.geometric(rows)
-        return np.maximum(self.means[1] - self._geometric[1], 0.0)[rows]
-
-    def _sums(self, factor_of: Any) -> tuple[Array, Array]:
-        """Return sums over observed entries, (B, m), and over all entries of rows with observed ones, (B,)."""
-        counts: Any = self.problem.counts
-        components = counts.plain.exposed_components(factor_of(self.state.components))
+        counts: Any = problem.counts
+        components = counts.plain.exposed_components(np.asarray(state.components.matrix, np.float64))
 
         def of_rows(part: Problem, here: State, rows: slice) -> Array:
             own: Any = part.counts
-            loadings = own.plain.exposed_loadings(factor_of(here.loadings))
-            return (
-                sums_of_means(own, loadings, components) if own.plain.mask is not None else own.batches.sums(loadings)
-            )
+            loadings = own.plain.exposed_loadings(np.asarray(here.loadings.matrix, np.float64))
+            whole = own.plain.mask is None
+            return own.batches.sums(loadings) if whole else sums_of_means(own, loadings, components)
 
-        state = State(self.state.loadings, empty_side())
-        found = self.problem.over_rows(state, of_rows, operator.add, reads=False)
-        if counts.plain.mask is None:
-            sums = found @ components
-            return sums, sums.sum(axis=1)
-        return found[:, :-1], found[:, -1]
+        found = problem.over_rows(State(state.loadings, empty_side()), of_rows, operator.add, reads=False)
+        self.means = found @ components if counts.plain.mask is None else found
+
+    def of(self, rows: slice) -> Array:
+        """Return R of some batches, (batches, m)."""
+        return np.array(self.means[rows])
 
 
 def sums_of_means(own: Any, loadings: Array, components: Array) -> Array:
-    """Return sums of means over observed entries, and those over all entries of rows with observed ones, (B, m + 1).
+    """Return sums of means over the observed entries of each batch and feature, (B, m).
 
     Own are the counts in batches, of the rows of these loadings.
     """
-    if own.plain.mask is None:
-        sums = own.batches.sums(loadings) @ components
-        return np.hstack([sums, sums.sum(axis=1, keepdims=True)])
-    loadings = loadings * own.plain.mask.seen_rows[:, None]
     sums = own.batches.sums(loadings) @ components
-    whole = sums.sum(axis=1, keepdims=True)
+    if own.plain.mask is None:
+        return np.asarray(sums)
     for batch, (rows, mask) in enumerate(own.missing_parts.parts):
         sums[batch] -= (mask.sums_by_feature(loadings[rows]).T * components).sum(axis=0)
-    return np.hstack([np.maximum(sums, 0.0), whole])
+    return np.maximum(sums, 0.0)

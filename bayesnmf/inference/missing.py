@@ -1,15 +1,17 @@
 """What missing entries change: the exposures of both sides, and the totals of sides on a simplex.
 
-A missing entry has no counts, and no exposure either. Where a side may be anything positive, the entry is left out of
-the sum that is the exposure of its entries. The conditional of a side on a simplex has no exposure, since it relies on
-one that is equal for all its entries. There each entry receives, besides the counts of its observed entries, those that
-its missing entries would have (uniformisation, mathematics.md section 13): expected counts for modes and mean fields,
-drawn ones for draws. Loadings given the totals N of the observed entries have the row exposure N / Σ of the observed
-entries' means, which makes the multinomial given N a Poisson (an MM step).
+A missing entry has no counts, and no exposure either: it is left out of the sum that is the exposure of an entry of a
+side, Σ of the expectations of the other side over observed entries. Where a side may be anything positive, nothing
+else changes. The conditional of a side on a simplex has no exposure, since it relies on one that is equal for all its
+entries, so there
 
-Under vi with components on the simplex, loadings too receive expected counts of missing entries, so that both sides
-raise one bound: the elbo of the counts together with those counts. Rows without any observed entry are left out of
-that: they have no exposure at all, which is equal for all entries.
+- a mean field moves towards the best one of its family (`bayesnmf.priors.unequal`), which raises the elbo of the
+  observed entries;
+- for modes and draws each entry receives, besides the counts of its observed entries, those that its missing entries
+  would have (uniformisation, noise.md): expected counts, or drawn ones.
+
+Loadings given the totals N of the observed entries have the row exposure N / Σ of the observed entries' means, which
+makes the multinomial given N a Poisson (an MM step).
 """
 
 from __future__ import annotations
@@ -23,30 +25,27 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import MeanField, Side, Summary, empty_side
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 from bayesnmf.kernels.cpu.poisson_draws import poisson_draws
+from bayesnmf.priors import Distribution
 from bayesnmf.types import Array
 
 
-def imputes_loadings(problem: Problem, components: Side) -> bool:
-    """Return whether loadings receive counts of missing entries, in place of a smaller exposure.
-
-    They do not where the components are all known, and loadings alone raise the bound of the observed entries.
-    """
-    return problem.counts.mask is not None and raises_one_bound(problem, components)
+def imputes(problem: Problem, side: str) -> bool:
+    """Return whether a side receives counts of missing entries, in place of a smaller exposure."""
+    return _on_simplex_beside_missing(problem, side) and not _is_mean_field(problem, side)
 
 
-def raises_one_bound(problem: Problem, components: Side) -> bool:
-    """Return whether loadings would receive counts of missing entries, so that both sides raise one bound."""
-    if problem.loadings_prior.support != "positive":
-        return True
-    prior = problem.components_prior
-    known = len(prior.constants.get("at", ())) == len(components.geometric)
-    on_simplex = prior.support == "simplex" and not (problem.fixed_components or known)
-    return on_simplex and isinstance(problem.loadings_summary, MeanField)
+def differs(problem: Problem, side: str) -> bool:
+    """Return whether a side is a mean field on a simplex whose entries have different exposures."""
+    return _on_simplex_beside_missing(problem, side) and _is_mean_field(problem, side)
 
 
-def imputes_components(problem: Problem) -> bool:
-    """Return whether components receive counts of missing entries."""
-    return problem.counts.mask is not None and problem.components_prior.support == "simplex"
+def _on_simplex_beside_missing(problem: Problem, side: str) -> bool:
+    prior: Distribution = getattr(problem, f"{side}_prior")
+    return problem.counts.mask is not None and prior.support != "positive"
+
+
+def _is_mean_field(problem: Problem, side: str) -> bool:
+    return isinstance(getattr(problem, f"{side}_summary"), MeanField)
 
 
 def missing_exposure_of_loadings(problem: Problem, components: Side) -> Array:
@@ -69,8 +68,19 @@ def _exposed_where_missing(part: Problem, here: State, rows: slice) -> Array:
     return sums
 
 
+def exposure_given_totals(problem: Problem, state: State) -> Array:
+    """Return Σ of N θ_ik / Σ of the observed means of a row over the rows in which each feature is observed, (K, m)."""
+
+    def of_rows(part: Problem, here: State, rows: slice) -> Array:
+        mask: Any = part.counts.mask
+        U, _ = weights(part, here)
+        return np.asarray(U.sum(axis=0)[:, None] - mask.sums_by_feature(U).T)
+
+    return np.maximum(problem.over_rows(state, of_rows, reads=False), 0.0)
+
+
 def with_missing_totals(problem: Problem, state: State, side: str, total: Array) -> Array:
-    """Return the totals of one side with the counts that its missing entries would have at the geometric means.
+    """Return the totals of a side that is a mode or a draw, with the counts that its missing entries would have.
 
     Those of draws are drawn, with random numbers that belong to rows of the whole.
     """
@@ -88,7 +98,8 @@ def with_missing_totals(problem: Problem, state: State, side: str, total: Array)
         sums: Array = mask.sums_by_feature(weights(part, here, seeds and seeds[0], rows.start)[0])
         return sums
 
-    more = (_weights_of_components(problem, state) * problem.over_rows(state, where_missing, reads=False)).T
+    V = state.components.matrix.T * problem.counts.feature_factor[:, None]
+    more = (V * problem.over_rows(state, where_missing, reads=False)).T
     return total + (summary.rng.poisson(more) if isinstance(summary, Draw) else more).astype(total.dtype)
 
 
@@ -100,23 +111,18 @@ def seeds_of_missing(summary: Summary) -> tuple[int, int] | None:
     return one, two
 
 
-def _weights_of_components(problem: Problem, state: State) -> Array:
-    return geometric_of(state.components).T * problem.counts.feature_factor[:, None]
-
-
 def weights(problem: Problem, state: State, seed: int | None = None, first: int = 0) -> tuple[Array, Array]:
     """Return factors (n, K) and (m, K) in float64 whose products are the expected counts of missing entries.
 
     With a seed, exposures of rows given their totals are drawn, those of rows from row `first` on.
     """
-    mask: Any = problem.counts.mask
-    U = geometric_of(state.loadings) * mask.seen_rows[:, None]
-    V = _weights_of_components(problem, state)
+    counts, mask = problem.counts, problem.counts.mask
+    U = np.asarray(state.loadings.matrix, np.float64) * mask.seen_rows[:, None]  # type: ignore[union-attr]
+    V = np.asarray(state.components.matrix, np.float64).T * counts.feature_factor[:, None]
     if problem.loadings_prior.support == "simplex":
-        totals = problem.counts.row_totals
-        exposure = totals if seed is None else _drawn_exposures(totals, seed, first)
+        exposure = counts.row_totals if seed is None else _drawn_exposures(counts.row_totals, seed, first)
         return U * (exposure / observed_shares(problem, U, V))[:, None], V
-    return U * problem.counts.row_factor, V
+    return U * counts.row_factor, V
 
 
 def _drawn_exposures(totals: Array, seed: int, first: int) -> Array:
@@ -124,12 +130,6 @@ def _drawn_exposures(totals: Array, seed: int, first: int) -> Array:
     counted = totals > 0
     drawn = gamma_draws(np.where(counted, totals, 1.0)[:, None], seed, first_row=first)
     return np.where(counted, drawn[:, 0], 0.0)
-
-
-def geometric_of(side: Side) -> Array:
-    """Return geometric means, with the factors of rows or features, in float64."""
-    found = np.asarray(side.geometric, np.float64)
-    return found if side.log_shift is None else found * np.exp(side.log_shift)
 
 
 def observed_shares(problem: Problem, U: Array, V: Array) -> Array:
@@ -144,14 +144,8 @@ def gain_of_missing(problem: Problem, state: State) -> float:
 
 
 def _gain_of_rows(part: Problem, here: State, rows: slice) -> float:
-    counts = part.counts
+    counts, mask = part.counts, part.counts.mask
+    loadings, components = here.loadings.matrix, counts.exposed_components(here.components.matrix).T
     if part.loadings_prior.support == "simplex":
-        U, V = geometric_of(here.loadings), geometric_of(here.components).T
-        return float(-(counts.row_totals * np.log(observed_shares(part, U, V))).sum())
-    mask: Any = counts.mask
-    means = counts.exposed_loadings(here.loadings.matrix), counts.exposed_components(here.components.matrix).T
-    if not imputes_loadings(part, here.components):
-        return float(mask.products_by_row(*means).sum())
-    U, V = weights(part, here)
-    unseen = means[0][~mask.seen_rows].sum(axis=0) @ means[1].sum(axis=0)
-    return float(mask.products_by_row(U, V).sum() + unseen)
+        return float(-(counts.row_totals * np.log(observed_shares(part, loadings, components))).sum())
+    return float(mask.products_by_row(counts.exposed_loadings(loadings), components).sum())  # type: ignore[union-attr]

@@ -15,9 +15,10 @@ from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.missing import (
+    differs,
+    exposure_given_totals,
     gain_of_missing,
-    imputes_components,
-    imputes_loadings,
+    imputes,
     missing_exposure_of_components,
     missing_exposure_of_loadings,
     with_missing_totals,
@@ -127,13 +128,16 @@ ROUNDING = 1e-12  # share of a whole exposure that a difference of sums may be o
 
 
 def exposure_of_loadings(problem: Problem, components: Side) -> Array:
-    """Return r_i Σ_j c_j β_kj, (1 or n, K); r_i, (1 or n, 1), for loadings with a scale, as components sum to 1."""
+    """Return r_i Σ_j c_j β_kj over observed entries, (1 or n, K); r_i, (1 or n, 1), where β sums to 1 over all of them.
+
+    Loadings with a scale have components that sum to 1.
+    """
     sums = np.ones((1, 1))
     if problem.loadings_prior.support != "scaled simplex":
         sums = components.exposed_sums(0, problem.counts.feature_weights)[None, :]
     exposure = sums * problem.counts.row_factor
     mask = problem.counts.mask
-    if mask is not None and imputes_loadings(problem, components):
+    if mask is not None and imputes(problem, "loadings"):
         exposure = exposure * mask.seen_rows[:, None]
     elif mask is not None:
         exposure = exposure_left(exposure, missing_exposure_of_loadings(problem, components))
@@ -144,7 +148,7 @@ def exposure_of_components(problem: Problem, loadings: Side) -> Array:
     """Return c_j Σ_i r_i θ_ik, (K, 1 or m), with the exposures r of rows and c of features."""
     sums = _exposed_sums_of_loadings(problem, loadings)[:, None]
     exposure = sums * problem.counts.feature_factor
-    if problem.counts.mask is not None and not imputes_components(problem):
+    if problem.counts.mask is not None and not imputes(problem, "components"):
         exposure = exposure_left(exposure, missing_exposure_of_components(problem, loadings))
     return exposure.astype(loadings.dtype)
 
@@ -166,12 +170,54 @@ def exposure_left(exposure: Array, missing: Array) -> Array:
     return np.where(left > ROUNDING * exposure, left, 0.0)
 
 
+def exposure_of(problem: Problem, state: State, side: str) -> Array:
+    """Return the exposure of a side at a state; given totals, that of the multinomials' linearisation."""
+    given = problem.loadings_prior.support == "simplex" and differs(problem, side)
+    if side == "components":
+        exposure = exposure_given_totals(problem, state) if given else exposure_of_components(problem, state.loadings)
+        return exposure.astype(state.loadings.dtype)
+    exposure = exposure_of_loadings(problem, state.components)
+    if not given:
+        return exposure
+    observed = (exposure * state.loadings.matrix).sum(axis=1, dtype=np.float64)
+    per_count = problem.counts.row_totals / np.maximum(observed, np.finfo(np.float64).tiny)
+    return (exposure * per_count[:, None]).astype(exposure.dtype)
+
+
 def given_totals(problem: Problem, state: State, side: str, total: Array) -> Array:
     """Return the totals that the conditional of a side is given, with those of missing entries where it needs them."""
-    if isinstance(total, Updated) or problem.counts.mask is None:
+    if isinstance(total, Updated) or not imputes(problem, side):
         return total
-    imputes = imputes_components(problem) if side == "components" else imputes_loadings(problem, state.components)
-    return with_missing_totals(problem, state, side, total) if imputes else total
+    return with_missing_totals(problem, state, side, total)
+
+
+def conditional_of(problem: Problem, state: State, side: str, total: Array, prior: Any = None) -> Any:
+    """Return the conditional of a side given its total, from which a mean field differs by its natural gradient.
+
+    The prior is that of the problem, or another one of the same family.
+    """
+    prior = getattr(problem, f"{side}_prior") if prior is None else prior
+    given = given_totals(problem, state, side, total), exposure_of(problem, state, side)
+    if differs(problem, side):
+        return prior.near_conditional(*given, getattr(state, side).conditional, whole=True)
+    return prior.conditional(*given)
+
+
+def updated_side(problem: Problem, state: State, side: str, total: Array, *, reuse: bool = False) -> Side:
+    """Return the summary of the conditional of a side, given its total with what it receives for missing entries.
+
+    With `reuse` the total may be overwritten.
+    """
+    prior, summary = getattr(problem, f"{side}_prior"), getattr(problem, f"{side}_summary")
+    exposure, before = exposure_of(problem, state, side), getattr(state, side)
+    if not differs(problem, side):
+        updated: Side = summary.summarise(prior, total, exposure, before, reuse=reuse)
+        return updated
+    q = before.conditional
+    if q is None:
+        q = prior.conditional(np.array(total), exposure.mean(axis=1, keepdims=True))
+    near: Side = summary.of(prior, prior.near_conditional(total, exposure, q))
+    return near
 
 
 class Updated(NamedTuple):
@@ -201,8 +247,7 @@ def update_loadings(problem: Problem, state: State, total: Any, *, reuse: bool =
         assert total.components is state.components, "the loadings are updated before the components"
         return state._replace(loadings=total.loadings)
     total = given_totals(problem, state, "loadings", total)
-    given = problem.loadings_prior, total, exposure_of_loadings(problem, state.components), state.loadings
-    return state._replace(loadings=problem.loadings_summary.summarise(*given, reuse=reuse))
+    return state._replace(loadings=updated_side(problem, state, "loadings", total, reuse=reuse))
 
 
 def update_components(problem: Problem, state: State, total: Array, *, reuse: bool = False) -> State:
@@ -210,8 +255,7 @@ def update_components(problem: Problem, state: State, total: Array, *, reuse: bo
     if problem.fixed_components:
         return state
     total = given_totals(problem, state, "components", total)
-    given = problem.components_prior, total, exposure_of_components(problem, state.loadings), state.components
-    return state._replace(components=problem.components_summary.summarise(*given, reuse=reuse))
+    return state._replace(components=updated_side(problem, state, "components", total, reuse=reuse))
 
 
 def with_rates_at(problem: Problem, state: State, threads: int | None = None, moving: Array | None = None) -> Problem:

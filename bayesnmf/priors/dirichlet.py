@@ -14,6 +14,7 @@ from bayesnmf.priors.abilities import Every
 from bayesnmf.priors.distribution import Distribution, log_marginal_of, plain_moments
 from bayesnmf.priors.gamma import LEAST_DIVISOR, broadcast_to_size, draw_seed, kernel_moments, positive_exp
 from bayesnmf.priors.learning import learned_concentration
+from bayesnmf.priors.unequal import natural_target, stepped
 from bayesnmf.priors.values import (
     add_to_total,
     as_array,
@@ -69,6 +70,16 @@ class Dirichlet(Distribution, Every):
         The exposure is constant along the simplex, so it does not matter. With `reuse` the total may be overwritten.
         """
         return Dirichlet(add_to_total(self.concentration, total, reuse))
+
+    def near_conditional(self, total: Array, exposure: Array, q: Dirichlet, *, whole: bool = False) -> Dirichlet:
+        """Return q after a step towards the conditional under exposures that differ along the simplex.
+
+        The step does not lower the elbo (`bayesnmf.priors.unequal`). The `whole` step is the natural gradient, after
+        which concentrations need not be positive.
+        """
+        given = np.asarray(q.concentration, np.float64), self.concentration + np.asarray(total, np.float64)
+        found = (natural_target if whole else stepped)(*given, np.asarray(exposure, np.float64))
+        return Dirichlet(found.astype(total.dtype))
 
     def mode(
         self, total: Array | float = 0.0, exposure: Array | float = 0.0, previous: Any = None, *, reuse: bool = False

@@ -193,6 +193,10 @@ class LogLinear(Distribution, Draws, Learned, LogBasis, Settled, Entries, Respon
         """Return the conditional given the effects."""
         return self.given.conditional(total, exposure, reuse=reuse)
 
+    def near_conditional(self, total: Array, exposure: Array, q: Any, *, whole: bool = False) -> Any:
+        """Return q after a step towards the conditional given the effects, under exposures that differ."""
+        return self.given.near_conditional(total, exposure, q, whole=whole)
+
     def mode(self, total: Any, exposure: Any, previous: Any = None, *, reuse: bool = False) -> Any:
         """Return the mode of the conditional given the effects."""
         return self.given.mode(total, exposure, previous, reuse=reuse)

@@ -148,6 +148,14 @@ class PartlyKnown(Distribution, MeanField, Draws, Learned, LogBasis, Program, En
             return self.conditional_of(dict.fromkeys(self.conditional_names, empty))
         return replace(self, free=self.free.conditional(self._free(total, rank), self._free(exposure, rank)))
 
+    def near_conditional(self, total: Array, exposure: Array, q: Any, *, whole: bool = False) -> PartlyKnown:
+        """Return the posterior of the other components after a step, under exposures that differ along the simplex."""
+        rank = len(total)
+        if self._none(total):
+            return self.conditional(total, exposure)
+        given = self._free(total, rank), self._free(exposure, rank), q.free
+        return replace(self, free=self._able.near_conditional(*given, whole=whole))
+
     def mode(self, total: Any, exposure: Any, previous: Any = None, *, reuse: bool = False) -> Array:
         """Return the known components, and the mode of the others."""
         rank = len(total)

@@ -83,6 +83,21 @@ class ScaledDirichlet(Distribution, Every):
         proportions = self.proportions.conditional(total, exposure, reuse=reuse)
         return ScaledDirichlet(proportions.concentration, scale.shape, scale.rate)
 
+    def near_conditional(
+        self, total: Array, exposure: Array, q: ScaledDirichlet, *, whole: bool = False
+    ) -> ScaledDirichlet:
+        """Return q after a step of the proportions, and then the conditional of the scale, given exposures (n, K).
+
+        With `whole`, the step is the natural gradient, and the conditional of the scale is that of the proportions of
+        q, so that both differ from q by natural gradients.
+        """
+        exposure = np.asarray(exposure, np.float64)
+        proportions = self.proportions.near_conditional(total, exposure * q.scale.mean(), q.proportions, whole=whole)
+        shares = np.asarray((q.proportions if whole else proportions).mean(), np.float64)
+        exposed = (exposure * shares).sum(axis=1, keepdims=True).astype(total.dtype)
+        scale = self.scale.conditional(row_sums(total), exposed)
+        return ScaledDirichlet(proportions.concentration, scale.shape, scale.rate)
+
     def mode(
         self,
         total: Array,

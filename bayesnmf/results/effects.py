@@ -31,7 +31,7 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.response.effects import information_of_effects
 from bayesnmf.inference.sampling.effects import EffectDraws
 from bayesnmf.inference.side import MeanField, Mode
-from bayesnmf.inference.sides import allocate, exposure_of_loadings, given_totals
+from bayesnmf.inference.sides import allocate, conditional_of
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.priors.log_linear import EFFECTS, SHAPES, LogLinear
 from bayesnmf.priors.specification import PARAMETER, stated_components
@@ -261,6 +261,5 @@ def _mean_field_of(fit: FitRecord) -> tuple[Any, State]:
         return problem, given_state(problem, q.loadings, fit.components if q.components is None else q.components)
     at_modes = replace(problem, loadings_summary=Mode("log"))
     state = given_state(at_modes, np.maximum(fit.loadings, np.finfo(np.float64).tiny), fit.components)
-    total = given_totals(problem, state, "loadings", allocate(problem, state, None).loadings)
-    q = problem.loadings_prior.conditional(total, exposure_of_loadings(problem, state.components))
+    q = conditional_of(at_modes, state, "loadings", allocate(problem, state, None).loadings)
     return problem, state._replace(loadings=MeanField(1).of(problem.loadings_prior, q))

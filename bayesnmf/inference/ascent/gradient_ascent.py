@@ -22,10 +22,9 @@ from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, evaluat
 from bayesnmf.inference.ascent.course import Progress, Schedule, next_slot
 from bayesnmf.inference.evidence_of_dispersion import LARGEST, evidence_at
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.side import Side, side_like
-from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings, given_totals
+from bayesnmf.inference.side import side_like
+from bayesnmf.inference.sides import conditional_of, given_totals
 from bayesnmf.kernels.cpu.threads import one_blas_thread
-from bayesnmf.priors import Distribution
 from bayesnmf.types import Array
 
 NEGLIGIBLE = 1e-100  # derivatives below this, in nats, are set to 0
@@ -137,19 +136,17 @@ def state_of_logs(problem: Problem, like: State, logs: Array) -> State:
 def gradient_of_logs(here: Iterate) -> Array:
     """Return the gradient of the elbo with respect to the logarithms of all parameters."""
     problem, state, totals, _ = here
-    exposures = exposure_of_loadings(problem, state.components), exposure_of_components(problem, state.loadings)
-    priors = (problem.loadings_prior, problem.components_prior)
-    received = [given_totals(problem, state, side, getattr(totals, side)) for side in State._fields]
     parts: list[Array] = []
-    for side, prior, total, exposure in zip(state, priors, received, exposures, strict=True):
-        parts += _side_gradient(side, prior, total, exposure)
+    for side in State._fields:
+        parts += _side_gradient(problem, state, side, getattr(totals, side))
     return np.concatenate([part.ravel() for part in parts]).astype(np.float64)
 
 
-def _side_gradient(side: Side, prior: Distribution, total: Array, exposure: Array) -> list[Array]:
-    """Return the derivatives by the logarithms of one side's parameters, given its total and exposure."""
-    q: Any = side.conditional
+def _side_gradient(problem: Problem, state: State, side: str, total: Array) -> list[Array]:
+    """Return the derivatives by the logarithms of one side's parameters, given its total."""
+    q: Any = getattr(state, side).conditional
     if q is None:  # components without a prior are the softmax of their logarithms
-        return [total - side.matrix * total.sum(axis=-1, keepdims=True)]
-    best: Any = prior.conditional(total, exposure)
-    return q.gradient(best)
+        total = given_totals(problem, state, side, total)
+        return [total - getattr(state, side).matrix * total.sum(axis=-1, keepdims=True)]
+    gradient: list[Array] = q.gradient(conditional_of(problem, state, side, total))
+    return gradient

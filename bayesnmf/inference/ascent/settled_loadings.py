@@ -19,9 +19,9 @@ from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Steps, 
 from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
 from bayesnmf.inference.blocked.tasks import Pass
-from bayesnmf.inference.missing import imputes_loadings
+from bayesnmf.inference.missing import differs, imputes
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.side import MeanField, Mode, Side
+from bayesnmf.inference.side import MeanField, Mode, Side, side_like
 from bayesnmf.inference.sides import (
     Where,
     allocate,
@@ -31,6 +31,7 @@ from bayesnmf.inference.sides import (
     objective,
     spread_at,
     update_components,
+    updated_side,
     with_rates_at,
 )
 from bayesnmf.inference.status import Status
@@ -69,8 +70,10 @@ def even_loadings(problem: Problem, components: Side, rank: int) -> Side:
     """Return the loadings with each row's counts divided equally between components: a start without randomness."""
     dtype = problem.counts.dtype
     total = np.repeat(problem.counts.row_totals[:, None] / rank, rank, axis=1).astype(dtype)
-    given = problem.loadings_prior, total, exposure_of_loadings(problem, components), None
-    return problem.loadings_summary.summarise(*given, reuse=True)
+    exposure = exposure_of_loadings(problem, components)
+    if differs(problem, "loadings"):
+        exposure = exposure.mean(axis=1, keepdims=True)
+    return problem.loadings_summary.summarise(problem.loadings_prior, total, exposure, None, reuse=True)
 
 
 def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, threads: int | None) -> Settled:
@@ -83,11 +86,11 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
     tol = attainable_tol(tol, problem.counts.dtype)
     begun = in_own_unit(state.loadings) if isinstance(problem.counts, ClusteredCounts) else state.loadings
     spread = spread_at(problem.counts, State(begun, state.components))
-    imputes = problem.counts.mask is not None and imputes_loadings(problem, state.components)
+    unequal = imputes(problem, "loadings") or differs(problem, "loadings")
     able = spread is None or problem.loadings_prior.support == "positive"
     own_rates = isinstance(problem.counts, RatedCounts) and not isinstance(problem.counts, BatchedCounts)
     able = able and not own_rates  # as exposures would change with the loadings
-    if "settled" in problem.loadings_prior.optional and able and not imputes:
+    if "settled" in problem.loadings_prior.optional and able and not unequal:
         side, expects = state.loadings, isinstance(problem.loadings_summary, MeanField)
         means, _ = separate_scale(side.value)
         added, rate = _added_and_rate(problem, state)
@@ -95,26 +98,27 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
             problem.counts.matrix, begun.geometric, means, state.components.geometric, added, rate, tol, max_iter,
             expects=expects, threads=threads, spread=spread,
         )  # fmt: skip
+        state = _with_totals(problem, state, totals, reuse=True)
     else:
-        problem, totals, updates = _totals_by_updates(problem, state, tol, max_iter, threads)
+        state, updates = _settled_by_updates(problem, state, tol, max_iter, threads)
     rows = int(np.count_nonzero(updates > 0))
-    status = settled_status(rows, len(totals), tol, int(np.abs(updates).max(initial=0)))
-    return Settled(_with_totals(problem, state, totals, reuse=True), status, rows)
+    status = settled_status(rows, len(updates), tol, int(np.abs(updates).max(initial=0)))
+    return Settled(state, status, rows)
 
 
 def _with_totals(problem: Problem, state: State, totals: Array, *, reuse: bool = False) -> State:
     """Return the state with updated loadings, given their totals with what they receive for missing entries."""
-    given = problem.loadings_prior, totals, exposure_of_loadings(problem, state.components), state.loadings
-    return state._replace(loadings=problem.loadings_summary.summarise(*given, reuse=reuse))
+    return state._replace(loadings=updated_side(problem, state, "loadings", totals, reuse=reuse))
 
 
-def _totals_by_updates(
+def _settled_by_updates(
     problem: Problem, state: State, tol: float, max_iter: int, threads: int | None
-) -> tuple[Problem, Array, Array]:
-    """Return what `settled_totals` does, by updates of all rows where there is no compiled loop.
+) -> tuple[State, Array]:
+    """Return the state with settled loadings, and how many updates each row took, negative if it has not settled.
 
-    What a row receives for missing entries is in its totals, so that a row which has settled stays as it is while
-    others move. The problem is returned with the rates that entries have at the end, if they have any.
+    This is by updates of all rows, where there is no compiled loop. What a row receives for missing entries is in its
+    totals, so that a row which has settled stays as it is while others move; a mean field that is updated from its last
+    one is held.
     """
     means, _ = separate_scale(state.loadings.value)
     problem = with_rates_at(problem, state, threads)
@@ -123,7 +127,7 @@ def _totals_by_updates(
     updates = np.zeros(len(totals), np.int64)
     moving = np.ones(len(totals), bool)
     for done in range(1, max_iter + 1):
-        state = _with_totals(problem, state, totals)
+        state = _held(problem, state, _with_totals(problem, state, totals), moving)
         now, _ = separate_scale(state.loadings.value)
         change = np.abs(now - means).max(axis=1) > tol * now.max(axis=1)
         updates[moving] = np.where(change[moving], -done, done)
@@ -134,7 +138,19 @@ def _totals_by_updates(
         problem = with_rates_at(problem, state, threads, moving)
         totals[moving] = given_totals(problem, state, "loadings", found)[moving]
         means = now
-    return problem, totals, updates
+    if differs(problem, "loadings"):
+        return state, updates
+    return _with_totals(problem, state, totals, reuse=True), updates
+
+
+def _held(problem: Problem, before: State, after: State, moving: Array) -> State:
+    """Return the state after an update, with the rows as before that do not move and would be updated again."""
+    if moving.all() or not differs(problem, "loadings"):
+        return after
+    pairs = zip(after.loadings.parameters, before.loadings.parameters, strict=True)
+    rows = [np.where(moving[:, None], new, old) for new, old in pairs]
+    loadings = side_like(after.loadings, problem.loadings_prior, problem.loadings_summary, rows)
+    return after._replace(loadings=loadings)
 
 
 def _added_and_rate(problem: Problem, state: State) -> tuple[Array, Array | None]:

@@ -10,7 +10,6 @@ import numpy as np
 from bayesnmf.inference.ascent.coordinate_ascent import Extrapolated, ascend, plain_steps
 from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.ascent.settled_loadings import settle_loadings
-from bayesnmf.inference.missing import imputes_loadings
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.response.coupled import Coupled, Tilt
 from bayesnmf.inference.response.solving import solve
@@ -113,8 +112,7 @@ def _begun(problem: Problem, state: State, threads: int | None) -> State:
 
     Under sparse priors a few rows settle many times slower than the others, and all would wait for them.
     """
-    alone = problem.fixed_components and not imputes_loadings(problem, state.components)
-    if alone and "settled" in problem.loadings_prior.optional:
+    if problem.fixed_components and "settled" in problem.loadings_prior.optional:
         return settle_loadings(problem, state, SETTLED, MOST_UPDATES, threads).state
     return _updated(problem, state, 1, threads)
 

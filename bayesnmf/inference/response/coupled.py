@@ -19,11 +19,12 @@ import numpy as np
 
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.response.fisher import Fisher, Step, fisher_of
-from bayesnmf.inference.response.missing_entries import Received, unexposed_of_components, unexposed_of_loadings
-from bayesnmf.inference.sides import allocate, exposure_of_components, exposure_of_loadings, given_totals, spread_at
+from bayesnmf.inference.response.missing_entries import Unexposed
+from bayesnmf.inference.sides import allocate, conditional_of, spread_at
 from bayesnmf.kernels.cpu.clusters import expected_clusters
 from bayesnmf.kernels.cpu.tangent import Tangent
 from bayesnmf.priors.gamma import sum_to_shape
+from bayesnmf.priors.unequal import solved
 from bayesnmf.priors.values import others
 from bayesnmf.types import Array
 
@@ -62,11 +63,11 @@ class Coupled:
         if spread is not None:
             matrix, bends = expected_clusters(matrix, *factors, spread, threads)
         self.tangent = Tangent(matrix, *factors, both, bends)
-        self.received = Received.of(problem, state)
         self.rank = both[0].shape[1]
         held = q is None or problem.fixed_components or (both[1].shape[1] == 1 and q.support == "simplex")
         known = np.arange(self.rank) if held else q.constants.get("at", np.zeros(0, np.int64))  # type: ignore[union-attr]
         self.free = others(known, self.rank)
+        self.unexposed = Unexposed(problem, state, np.zeros(0, np.int64) if held else self.free)
         self.loadings: Fisher = fisher_of(state.loadings.conditional)
         self.components: Fisher | None = fisher_of(q.free_prior) if q is not None and len(self.free) else None
         self.rates = _shared(problem.loadings_prior, self.loadings), _shared(problem.components_prior, self.components)
@@ -80,8 +81,8 @@ class Coupled:
         for first in range(0, len(rows), BLOCK_ROWS):  # in blocks, for memory
             at = slice(first, first + BLOCK_ROWS)
             slope = totals[at, :, None] * np.eye(self.rank) - rows[at]
-            if self.received is not None:
-                slope += self.received.slope(at)
+            if self.unexposed.loadings is not None:
+                slope += self.unexposed.loadings.of_log(at)
             fisher = self.loadings.log_covariance(at)
             solved = np.linalg.solve(np.eye(self.rank) - fisher @ slope, fisher)
             rows[at] = (solved + solved.transpose(0, 2, 1)) / 2
@@ -129,17 +130,15 @@ class Coupled:
 
     def residual(self) -> Tilt:
         """Return M(ζ) − ζ: the steps that the simultaneous update of both sides would make."""
-        problem, (loadings, components) = self.problem, self.state
+        problem = self.problem
         one, two = (side.conditional for side in self.state)
         prior = problem.loadings_prior.expected_prior(one)[0].free_prior
-        total = np.array(given_totals(problem, self.state, "loadings", self.totals.loadings))
-        best: Any = prior.conditional(total, exposure_of_loadings(problem, components))
+        best = conditional_of(problem, self.state, "loadings", np.array(self.totals.loadings), prior)
         steps = self.loadings.towards(best.broadcast(self.loadings.size))
         if self.components is None:
             return Tilt(steps, ())
-        total = np.array(given_totals(problem, self.state, "components", self.totals.components))
-        given = total, exposure_of_components(problem, loadings)
-        updated: Any = problem.components_prior.expected_prior(two)[0].conditional(*given)
+        prior = problem.components_prior.expected_prior(two)[0]
+        updated = conditional_of(problem, self.state, "components", np.array(self.totals.components), prior)
         return Tilt(steps, self.components.towards(updated.free_prior.broadcast(self.components.size)))
 
     def moved(self, tilt: Tilt) -> tuple[Any, Any]:
@@ -158,7 +157,8 @@ class Coupled:
         """
         steps, rates = self.split(vector)
         changes = () if self.components is None else self.components.product(steps)
-        given, tangent = self._given(changes, rates[0], given), self.tangent
+        exposed = self._exposed(steps)
+        given, tangent = self._given(exposed, rates[0], given), self.tangent
         added = self.loadings.added_totals(given)
         if not self.length:
             moved = np.einsum("ikl,il->ik", self.rows, added)
@@ -166,39 +166,46 @@ class Coupled:
         log_change = np.zeros(tangent.totals[1].shape)
         if changes:
             log_change[self.free] = changes[0]
-        if self.received is not None:
-            added = added + self.received.row_changes(log_change)
         moved, totals = tangent.row_responses(log_change, np.ascontiguousarray(added), self.rows, self.threads)
-        if self.received is not None:
-            totals = totals + self.received.component_changes(moved, log_change)
         response = self.loadings.step_of(moved, given)
-        return response, self._answer(response, totals, changes, rates[1])
+        return response, self._answer(response, totals, (steps, changes, exposed), rates[1])
 
-    def _given(self, changes: Step, rates: Array | None, given: Step | None) -> Step:
+    def _exposed(self, steps: Step) -> Array | None:
+        """Return the changes of the exposures of the loadings for steps of the components; None if they stay equal."""
+        if self.components is None or (self.components.parts == 1 and self.unexposed.components is None):
+            return None
+        means = np.zeros((self.rank, self.components.size[1]))
+        means[self.free] = self.components.mean_change(steps)
+        return self.unexposed.of_loadings(means)
+
+    def _given(self, exposed: Array | None, rates: Array | None, given: Step | None) -> Step:
         """Return the steps that the loadings get besides those from their totals."""
         out = [np.zeros(self.loadings.size) if given is None else given[0]]
         if self.loadings.parts == 1:
-            return (out[0],)
+            unequal = self.unexposed.loadings
+            return (out[0] if unequal is None or exposed is None else out[0] + unequal.exposed(exposed),)
         by_rate = np.zeros(self.loadings.size) if given is None else np.array(given[1])
-        counts = self.problem.counts
-        if len(changes) > 1:
-            by_rate[:, self.free] -= counts.row_factor * (counts.feature_factor * changes[1]).sum(axis=1)
-            by_rate[:, self.free] += unexposed_of_loadings(self.problem, changes[1])
+        if exposed is not None:
+            by_rate -= exposed
         if rates is not None:
             by_rate -= rates * self.rates[0].variance()
         return out[0], by_rate
 
-    def _answer(self, response: Step, totals: Array, changes: Step, rates: Array | None) -> Array:
-        """Return the steps of the components and of the rates for responses of everything else."""
-        counts, mean = self.problem.counts, self.loadings.mean_change(response)
+    def _answer(self, response: Step, totals: Array, moved: tuple[Step, Step, Any], rates: Array | None) -> Array:
+        """Return the steps of the components and of the rates for responses of everything else.
+
+        Moved are the components, by these steps and changes, and the exposures of the loadings.
+        """
+        (own, changes, exposed), mean = moved, self.loadings.mean_change(response)
         steps: list[Array] = []
         if self.components is not None:
             steps = [totals[self.free]]
             if self.components.parts > 1:
-                sums = (counts.row_factor * mean).sum(axis=0)[self.free]
-                by_rate = -sums[:, None] * np.broadcast_to(counts.feature_factor, self.components.size[1:])
-                by_rate += unexposed_of_components(self.problem, mean[:, self.free])
+                by_rate = -self.unexposed.of_components(mean, exposed)[self.free]
                 steps.append(by_rate if rates is None else by_rate - rates * self.rates[1].variance())
+            elif (unequal := self.unexposed.components) is not None:
+                exposure = self.unexposed.of_components(mean, exposed)[self.free]
+                steps[0] = steps[0] + solved(unequal.nu, unequal.own(own[0])) + unequal.exposed(exposure)
         means = mean, changes[1] if len(changes) > 1 else None
         shared = [
             None if of is None else -sum_to_shape(each, of.shape.shape)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from bayesnmf.inference.ascent.course import NOWHERE, Progress, Slot
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.sides import RowSums
 from bayesnmf.inference.blocked.tasks import Pass
-from bayesnmf.inference.missing import imputes_loadings, seeds_of_missing
+from bayesnmf.inference.missing import imputes, seeds_of_missing
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.batch_moves import with_batch_moves
 from bayesnmf.inference.sampling.clusters import (
@@ -117,7 +117,7 @@ def sweep(problem: Problem, state: State, rng: np.random.Generator, threads: int
 
     found, loadings = pass_over_rows(given, state, update, Pass(plus=_plus))
     skip_rows(problem.loadings_summary, problem.loadings_prior, len(state.components.geometric), again=True)
-    if imputes_loadings(given, state.components):
+    if imputes(given, "loadings"):
         seeds_of_missing(problem.loadings_summary)  # takes what all rows take
     before = state if found.more is None else state._replace(loadings=state.loadings.with_sums(found.more))
     log_joint = objective(problem, before, found.loglik)
