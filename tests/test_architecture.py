@@ -142,7 +142,7 @@ def test_user_errors_are_raised_by_checks() -> None:
 
     Rooms of one file check by themselves.
     """
-    allowed = {"data/annotated", "data/batches", "data/conversion", "data/labels", "data/long_tables",
+    allowed = {"data/annotated", "data/batches", "data/conversion", "data/labels", "data/layouts", "data/long_tables",
                "data/matrix_market", "data/joining", "data/naming", "data/real", "data/reading", "data/several",
                "data/sidecars", "data/sparse", "data/tables", "data/tenx", "data/texts",
                "results/annotation", "results/storage",

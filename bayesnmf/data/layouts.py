@@ -298,7 +298,7 @@ class _Table:
         if not leads and head.lower() in PLACES and len(np.unique(values)) > max(len(values) / 2, 2):
             return False
         usual, times = Counter(map(form, beside)).most_common(1)[0]
-        if form(head) != usual or times < ALIKE * len(beside):
+        if (form(head) != usual or times < ALIKE * len(beside)) and (leads or len(beside) > 1):
             return True
         if "year" in head.lower() and np.all((values >= YEARS[0]) & (values <= YEARS[1])):
             return True
@@ -347,11 +347,16 @@ def form(entry: str = "") -> str:
 
 def warn_of_columns(counts: Counts) -> None:
     """Warn of features that are about the rows, as identifiers, coordinates and measures of each."""
-    import pandas as pd
-
     heads, most = [str(each) for each in counts.feature_names], counts.shape[1]
     ends = {*range(min(MOST_ABOUT, most)), *range(max(most - MOST_ABOUT, 0), most)}
     chosen = sorted(ends | {place for place, head in enumerate(heads) if _is_certain(head)})
+    known = stem(heads[0]) in NAMES_OF_ROWS or any(
+        _is_certain(heads[place]) or not OF_SAMPLES.isdisjoint(_parts(heads[place])) for place in chosen
+    )
+    if not known and counts.is_integer:
+        return
+    import pandas as pd
+
     frame = pd.DataFrame(
         counts.matrix[:ROWS_LOOKED_AT][:, chosen].toarray(), columns=[heads[place] for place in chosen]
     )

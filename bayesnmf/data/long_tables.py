@@ -260,10 +260,10 @@ def _is_whole_or_text(column: Any) -> bool:
 
 def warn_of_long(counts: Counts) -> bool:
     """Warn if the columns, at most `MOST_COLUMNS`, are a row, a feature and a count, and not features; return it."""
-    import pandas as pd
-
     if counts.shape[1] < 3:
         return False
+    import pandas as pd
+
     frame = pd.DataFrame(counts.matrix.toarray(), columns=[str(name) for name in counts.feature_names])
     try:
         named = named_columns(frame.columns) or (

@@ -184,7 +184,8 @@ def _suffix(path: Path) -> str:
         if path.name.lower().endswith(suffix):
             return suffix
     _check_counted(path, False)
-    raise ValueError(f"{path} must end in one of {', '.join(_FORMATS)}; convert the file to one of these formats")
+    named = [each for each in _FORMATS if not each.endswith(".gz")]
+    raise ValueError(f"{path} must end in one of {', '.join(named)}; convert the file to one of these formats")
 
 
 def _check_counted(path: Path, is_text: bool) -> None:
