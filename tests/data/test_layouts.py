@@ -93,6 +93,32 @@ def feature_counts(path):
     return turned(path, f'# Program:featureCounts v2.0.1; Command:"featureCounts" "-a" "genes.gtf"\n{table}')
 
 
+def beside(path, matrix, files):
+    scipy.io.mmwrite(path, sp.coo_array(matrix.to_numpy()))
+    for name, names in files.items():
+        path.with_name(name).write_text("".join(f"{each}\n" for each in names))
+    return COUNTS
+
+
+def with_counters(path, counters):
+    counted = pd.concat([COUNTS.T, pd.DataFrame(97, counters, COUNTS.index)])
+    return turned(path, counted.to_csv(sep="\t", index_label="gene"))
+
+
+def of_one_sample(path, header, name, count):
+    """Write a table of one sample, whose other columns have 97.5."""
+    columns = dict.fromkeys(header, 97.5) | {name: COUNTS.columns, count: COUNTS.iloc[0].to_numpy()}
+    return turned(path, pd.DataFrame(columns).to_csv(sep="\t", index=False), COUNTS.T[["s1"]].set_axis([count], axis=1))
+
+
+def with_columns(path, sep, before, frame=COUNTS, names=None, first=""):
+    """Write a table with columns before the counts, of which one has the names of its lines."""
+    columns = pd.DataFrame({each: frame.index if each == names else 1 for each in before})
+    table = pd.concat([columns, frame.reset_index(drop=True)], axis=1)
+    path.write_text(first + table.to_csv(sep=sep, index=False))
+    return COUNTS
+
+
 def of_types(path, kind, name):
     frame = types.frame_of(kind)
     return turned(path, types.LAYOUTS[kind, name](frame), frame)
@@ -131,6 +157,28 @@ LAYOUTS = {
     "`.npz` of SciPy": [("x.npz", npz_of_scipy)],
     "`.npz` of NumPy": [("x.npz", npz_of_numpy)],
     "Matrix Market": [("x.mtx", matrix_market)],
+    "Matrix Market of STARsolo": [
+        ("spliced.mtx", lambda path: beside(path, COUNTS.T, {"barcodes.tsv": COUNTS.index, "features.tsv": COUNTS})),
+    ],
+    "Matrix Market of kallisto": [
+        (
+            "cells_x_genes.mtx",
+            lambda path: beside(
+                path, COUNTS, {"cells_x_genes.barcodes.txt": COUNTS.index, "cells_x_genes.genes.txt": COUNTS}
+            ),
+        ),
+    ],
+    "Matrix Market of the Expression Atlas": [
+        (
+            "x.mtx",
+            lambda path: beside(
+                path, COUNTS.T, {"x.mtx_rows": [f"{each}\t{each}" for each in COUNTS], "x.mtx_cols": COUNTS.index}
+            ),
+        ),
+    ],
+    "Matrix Market of alevin": [
+        ("x.mtx", lambda path: beside(path, COUNTS, {"x_rows.txt": COUNTS.index, "x_cols.txt": COUNTS})),
+    ],
     "10x Genomics, folder": [
         ("filtered", lambda path: cells(tenx.write_folder, path)),
         ("v2", lambda path: cells(lambda path: tenx.write_folder(path, False, "genes.tsv"), path)),
@@ -155,6 +203,52 @@ LAYOUTS = {
     ],
     "BIOM as text": [("x.txt", biom), ("x.tsv", lambda path: biom(path, "k__Bacteria; p__Firmicutes"))],
     "featureCounts": [("x.txt", feature_counts)],
+    "HTSeq, STAR, CITE-seq-Count, HUMAnN": [
+        ("htseq.tsv", lambda path: with_counters(path, ["__no_feature", "__ambiguous"])),
+        ("star.tsv", lambda path: with_counters(path, ["N_unmapped", "N_multimapping"])),
+        ("tags.tsv", lambda path: with_counters(path, ["unmapped"])),
+        ("humann.tsv", lambda path: with_counters(path, ["UNMAPPED", "UNINTEGRATED"])),
+    ],
+    "salmon, kallisto, RSEM, Bracken": [
+        (
+            "quant.sf",
+            lambda path: of_one_sample(
+                path, ["Name", "Length", "EffectiveLength", "TPM", "NumReads"], "Name", "NumReads"
+            ),
+        ),
+        (
+            "abundance.tsv",
+            lambda path: of_one_sample(
+                path, ["target_id", "length", "eff_length", "est_counts", "tpm"], "target_id", "est_counts"
+            ),
+        ),
+    ],
+    "mothur, `.shared`": [
+        ("x.shared", lambda path: with_columns(path, "\t", ["label", "Group", "numOtus"], COUNTS, "Group")),
+    ],
+    "mothur, `.count_table`; GCT": [
+        (
+            "x.count_table",
+            lambda path: with_columns(
+                path, "\t", ["Representative_Sequence", "total"], COUNTS.T, "Representative_Sequence"
+            ),
+        ),
+        ("x.gct", lambda path: with_columns(path, "\t", ["Name", "Description"], COUNTS.T, "Name", "#1.2\n3\t2\n")),
+    ],
+    "PLINK": [
+        (
+            "x.raw",
+            lambda path: with_columns(path, " ", ["FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"], COUNTS, "IID"),
+        ),
+    ],
+    "CosMx": [
+        (
+            "exprMat.csv",
+            lambda path: with_columns(
+                path, ",", ["fov", "cell_ID"], COUNTS.rename(index=lambda name: name[1:]), "cell_ID"
+            ).rename(index=lambda name: f"1_{name[1:]}"),
+        ),
+    ],
     "SigProfiler": by_name("sigprofiler.all"),
     "SigProfiler, other types": [("x.ID96.all", other_types)],
     "COSMIC": [*by_name("cosmic"), *by_name("sigprofiler.txt")],
