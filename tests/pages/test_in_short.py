@@ -25,7 +25,7 @@ from bayesnmf.pages.words import listed
 from bayesnmf.priors.noise import NOISES
 from bayesnmf.results.cautions import excess_of_noise
 from bayesnmf.results.checks import Groups
-from bayesnmf.results.intervals import for_intervals
+from bayesnmf.results.intervals import MANY, for_intervals
 from bayesnmf.results.topic_model import to_topic_model
 from bayesnmf.studies.comparison.report import Comparison
 from bayesnmf.studies.selection.record import Candidate
@@ -140,7 +140,9 @@ def test_counts_that_vary_too_much_are_told_with_checks_and_without(checks):
     assert "Nothing" not in sentences["Failed"]
     assert "Since counts vary more than the model says" in sentences["To be trusted"]
     assert "may be taken as 90 %" not in sentences["To be trusted"]
-    assert [tile.tone for tile in shown[1:3]] == ["doubt", "doubt"]
+    assert shown[1].tone == "doubt"
+    unmixed = made.intervals.intervals.share_above
+    assert shown[2].tone == ("bad" if unmixed >= MANY else "doubt")
 
 
 def test_intervals_of_a_model_whose_checks_failed_are_in_doubt_even_if_the_chain_has_mixed():
@@ -153,6 +155,44 @@ def test_intervals_of_a_model_whose_checks_failed_are_in_doubt_even_if_the_chain
     unchecked = made._replace(checks=None)
     assert tiles(unchecked)[2].tone == "plain"
     assert "hold only if counts vary as its noise says" in dict(in_short(unchecked))["To be trusted"]
+
+
+@pytest.mark.parametrize(
+    ("share", "tile", "trusted"),
+    [
+        (0.0, ("good", "sampled"), "may be taken as 90 % intervals of this one factorisation;"),
+        (
+            0.001,
+            ("good", "sampled"),
+            "may be taken as 90 % intervals of this one factorisation, but for 0.1% of entries",
+        ),
+        (
+            0.04,
+            ("doubt", "provisional in 4% of entries"),
+            "Take the intervals as provisional: their chain had not come",
+        ),
+        (
+            0.41,
+            ("bad", "not mixed"),
+            "Do not rely on any interval: their chain had not come to rest, in 41% of entries",
+        ),
+    ],
+)
+def test_intervals_are_judged_by_how_much_of_their_chain_has_not_mixed(share, tile, trusted):
+    sampled = fitted().with_intervals("sampled", draws=50)
+    sampled = replace(sampled, intervals=replace(sampled.intervals, share_above=share, r_hat=3.02))
+    made = read(sampled, FINE)._replace(intervals=for_intervals(sampled))
+    assert tiles(made)[2][1:3] == tile
+    assert trusted in dict(in_short(made))["To be trusted"]
+
+
+@smallfits.quietly
+def test_chains_of_a_sampler_are_judged_by_how_many_entries_disagree():
+    fit, words = smallfits.fit(method="gibbs"), []
+    for share in (0.004, 0.3):
+        told = replace(fit, diagnostics=fit.diagnostics | {"max_r_hat": 2.2, "min_ess": 500, "share_above": share})
+        words.append(tiles(read(told, FINE))[0][1:3])
+    assert words == [("doubt", "chains agree but for 0.4%"), ("bad", "chains do not agree yet")]
 
 
 def test_a_point_estimate_of_counts_that_vary_too_much_may_be_of_other_components():
