@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.text import readable
+
 LONGEST_SHOWN = 80
 
 
@@ -245,15 +247,15 @@ def check_names(asked: Any, names: np.ndarray, what: str) -> np.ndarray | None:
     positions: list[int] = []
     seen: set[str] = set()
     for name in chosen:
-        if str(name) not in places:
+        if readable(name) not in places:
             raise ValueError(
                 f"{what} must be names in the fit: there is no {shown(name)}; "
                 f"choose from fit.{'row' if what == 'rows' else 'feature'}_names"
             )
-        if str(name) in seen:
+        if readable(name) in seen:
             raise ValueError(f"{what} must not repeat a name: found {shown(name)} twice; remove the second")
-        seen.add(str(name))
-        positions += places[str(name)]
+        seen.add(readable(name))
+        positions += places[readable(name)]
     return np.array(positions)
 
 
@@ -261,7 +263,7 @@ def places_of(names: np.ndarray) -> dict[str, list[int]]:
     """Return the positions of every name, compared as text, so that 3, "3" and NumPy's 3 are the same name."""
     places: dict[str, list[int]] = {}
     for position, name in enumerate(names):
-        places.setdefault(str(name), []).append(position)
+        places.setdefault(readable(name), []).append(position)
     return places
 
 

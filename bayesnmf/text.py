@@ -12,7 +12,57 @@ from typing import Any
 
 import numpy as np
 
+HALVES = range(0xD800, 0xE000)  # of surrogate pairs: no screen, file or table of pandas can have one by itself
 WIDTH = 80  # of all that is printed or written to files: that of a terminal before it is widened, and of a page
+
+
+def readable(name: Any) -> str:
+    """Return a name as text that screens and files can have: half of a surrogate pair becomes its escape sequence."""
+    text = str(name)
+    return text if text.isascii() else text.encode("utf-8", errors="backslashreplace").decode()
+
+
+def readable_names(names: Any) -> Any:
+    """Return an array or a list of names with `readable` ones in place of texts that are not; itself if all are."""
+    if isinstance(names, list | tuple):
+        return [readable(name) if _has_halves(name) else name for name in names]
+    if not isinstance(names, np.ndarray) or names.dtype.kind not in "OTU":
+        return names
+    listed = names.tolist()
+    changed = {place: readable(name) for place, name in enumerate(listed) if _has_halves(name)}
+    if not changed:
+        return names
+    found = names.astype(object)
+    for place, name in changed.items():
+        found[place] = name
+    return found
+
+
+def whole_names(names: Any) -> np.ndarray:
+    """Return names as an array, of objects where a type of text of NumPy would cut null characters off their ends."""
+    found = np.asarray(names)
+    cut = found.dtype.kind == "U" and found is not names and any(str(name).endswith("\0") for name in names)
+    return np.array(list(names), dtype=object) if cut else found
+
+
+def distinct(names: Iterable[Any]) -> list[str]:
+    """Return names as texts that differ, which files and axes can have: one that comes again gets its number, "a (2)".
+
+    Null characters, at which files of NetCDF would cut a text off, become their escape sequences.
+    """
+    texts = [readable(name).replace("\0", "\\x00") for name in names]
+    taken, found, numbers = {*texts}, dict[str, None](), dict[str, int]()
+    for text in texts:
+        new = text
+        while new in found or (new != text and new in taken):
+            numbers[text] = numbers.get(text, 1) + 1
+            new = f"{text} ({numbers[text]})"
+        found[new] = None
+    return list(found)
+
+
+def _has_halves(name: Any) -> bool:
+    return isinstance(name, str) and not name.isascii() and any(ord(each) in HALVES for each in name)
 
 
 class Unread:

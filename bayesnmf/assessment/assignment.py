@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -9,9 +12,10 @@ from scipy.optimize import minimize_scalar
 from scipy.sparse import csc_array, csr_array, vstack
 from scipy.stats import trim_mean
 
+import bayesnmf
 from bayesnmf.assessment.assignment_result import Assignment
 from bayesnmf.assessment.extra_components import aligned, first_extra
-from bayesnmf.checks import check_count, check_fraction, check_seed, seed_or_new
+from bayesnmf.checks import check_count, check_fraction, check_seed
 from bayesnmf.data.batches import check_no_batches
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.checks import check_assignable
@@ -19,16 +23,21 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import split_labels
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.probabilities import log_likelihood
+from bayesnmf.fitting.checkpointing import described_noise, kept_in, seed_of
 from bayesnmf.fitting.checks import check_known_components
 from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.fitting.known import catalogue_of, in_order_of
+from bayesnmf.fitting.settings import describe_value, digest_of_counts
+from bayesnmf.inference.checkpoints.slots import keeping
 from bayesnmf.inference.sampling.presence import Drawn, draw_chain, judge, quantiles_of_stored
 from bayesnmf.kernels.cpu.pearson import pearson_sums
+from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.noise import NegativeBinomial, Noise
 from bayesnmf.priors.specification import PARAMETER
 from bayesnmf.results.dispersion import in_words
 from bayesnmf.results.mixing import r_hat_and_ess
+from bayesnmf.text import whole_names
 from bayesnmf.types import Array, NoiseName
 
 if TYPE_CHECKING:
@@ -57,13 +66,15 @@ def assign(
     warmup: int = 60,
     interval: float = 0.9,
     seed: int | None = 0,
+    checkpoint: str | Path | Checkpoint | None = None,
     progress: ProgressReport | bool = False,
 ) -> Assignment:
     """Find which of many known components each sample has, and how much of each.
 
     A component is present in a sample or not: its exposure is 0, or has a Gamma prior whose rate belongs to the sample,
     so that shares are Dirichlet. How often each is present, the shape and the dispersion are learned from all samples.
-    All is sampled (`bayesnmf.kernels.cpu.presence_moves`) by chains that are compared; Ctrl-C returns those that ended.
+    All is sampled (`bayesnmf.kernels.cpu.presence_moves`) by chains that are compared; Ctrl-C returns those that ended,
+    or what the first one has kept.
 
     The first chain begins at a refit of each sample, the others with random shares of all components and more noise.
     A sample is *stuck* if its log-likelihood, averaged over the draws of a chain, differs by more than 5 nats between
@@ -93,6 +104,8 @@ def assign(
         Probability of the intervals.
     seed : int, optional
         Seed of the chains, as for `bayesnmf.fit`.
+    checkpoint : str, path or Checkpoint, optional
+        Folder that keeps the chains: the same call goes on after a crash to the same numbers (docs/checkpoints.md).
     progress : bool or callable
         Progress report, as for `bayesnmf.fit`.
 
@@ -103,10 +116,11 @@ def assign(
     Raises
     ------
     TypeError, ValueError
-        Invalid counts or components; a noise or counts that cannot be sampled.
+        Invalid counts or components; a noise or counts that cannot be sampled; a checkpoint of another call.
 
     See Also
     --------
+    Assignment.save, load : keep it in a file.
     bayesnmf.fit : With `fixed_components` it estimates exposures of components that are all present.
 
     Examples
@@ -118,7 +132,8 @@ def assign(
     array([[1., 0.],
            [1., 1.]])
     """
-    noise, seed = check_noise(noise), seed_or_new(check_seed(seed))
+    kept = as_checkpoint(checkpoint)
+    noise, seed = check_noise(noise), seed_of(check_seed(seed), kept)
     chains, draws, warmup = (check_count(*each) for each in ((chains, "chains"), (draws, "draws"), (warmup, "warmup")))
     extra, interval = check_count(extra, "extra", minimum=0), check_fraction(interval, "interval")
     given = catalogue_of(catalogue)
@@ -130,26 +145,46 @@ def assign(
         known = np.ascontiguousarray(known / known.sum(axis=1, keepdims=True))
         check_assignable(data, known, noise)
         rngs = [np.random.default_rng([seed, number]) for number in range(chains)]
-        begun = first_extra(data, known, extra, noise, seed)
-        found = aligned(_drawn(data, (known, begun), noise, (warmup, draws), rngs, report))
+        asked = {"extra": extra, "chains": chains, "draws": draws, "warmup": warmup, "seed": seed}
+        with _kept(kept, data, known, noise, asked):
+            begun = first_extra(data, known, extra, noise, seed)
+            found = aligned(_drawn(data, (known, begun), noise, (warmup, draws), rngs, report))
     return _gathered(found, data, (known, split_labels(given).rows), noise, interval, chains)
+
+
+@contextmanager
+def _kept(
+    checkpoint: Checkpoint | None, data: Counts, known: Array, noise: Noise, asked: dict[str, int]
+) -> Iterator[None]:
+    """Keep the chains that run inside the block in the folder of a checkpoint; refuse that of another call."""
+    if checkpoint is None:
+        yield
+        return
+    settings = {"counts": digest_of_counts(data), "catalogue": describe_value(known), "noise": described_noise(noise)}
+    settings |= {name: str(value) for name, value in asked.items()}
+    with kept_in(checkpoint, {**settings, "bayesnmf": bayesnmf.__version__}) as keeper, keeping(keeper):
+        yield
 
 
 def _drawn(
     data: Counts, components: tuple[Array, Array], noise: Noise, rounds: tuple[int, int], rngs: list[Any], report: Any
 ) -> list[Drawn]:
-    """Return the draws of a chain for each generator; after Ctrl-C, of those that had ended, if any had."""
-    found, each = [], sum(rounds)
+    """Return the draws of a chain for each generator; after Ctrl-C those of whole chains, or else of a part of one."""
+    found, each = list[Drawn](), sum(rounds)
     for number, rng in enumerate(rngs):
 
         def tell(done: int, before: int = number * each) -> None:
             report("rounds", before + done + 1, len(rngs) * each, np.nan)
 
         try:
-            found.append(draw_chain(data, components, noise, rounds, rng, tell, "all" if number else "refit"))
+            drawn = draw_chain(data, components, noise, rounds, rng, tell, "all" if number else "refit")
         except KeyboardInterrupt:
             if not found:
                 raise
+            break
+        if drawn.whole or not found:
+            found.append(drawn)
+        if not drawn.whole:
             break
     return found
 
@@ -163,7 +198,7 @@ def _gathered(
     known, names = given
     new = np.concatenate([each.extra for each in found])
     own = range(len(known)) if names is None else names
-    names = np.array([*own, *(f"extra {number}" for number in range(1, new.shape[1] + 1))])
+    names = whole_names([*own, *(f"extra {number}" for number in range(1, new.shape[1] + 1))])
     spread = np.vstack([np.zeros_like(known), new.std(axis=0)])
     known = np.vstack([known, new.mean(axis=0)])
     drawn = csc_array(vstack([each.loadings for each in found], format="csc"))
@@ -182,8 +217,10 @@ def _gathered(
     cautions = _cautions(r_hat, judged, data.row_names)
     if noise.word == "poisson":
         cautions += _noise_caution(data, exposures, known, presence, stuck)
-    interrupted = len(found) < chains
-    cautions += [f"interrupted: {len(found)} of {chains} chains ended"] * interrupted
+    ended = sum(each.whole for each in found)
+    interrupted = ended < chains
+    part = "" if ended else f"; these are the first {drawn.shape[0]} draws of one"
+    cautions += [f"interrupted: {ended} of {chains} chains ended{part}"] * interrupted
     return Assignment(
         presence, exposures, low, high, prevalence, r_hat, data.row_names, names, data.feature_names, known, spread,
         dispersion, interval, drawn, noise.word, judged, cautions, interrupted,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy.sparse import csc_array
 
 from bayesnmf.cards import Card, Shown
 from bayesnmf.checks import check_names
+from bayesnmf.results.storage import save_record
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -64,6 +66,7 @@ class Assignment(Shown):
     See Also
     --------
     assign : which makes it.
+    load : reads what `save` wrote.
     plots.presence : draws it.
 
     Examples
@@ -93,6 +96,13 @@ class Assignment(Shown):
     judged: pd.DataFrame
     cautions: list[str]
     interrupted: bool
+
+    def save(self, path: str | Path) -> None:
+        """Write the result to a NetCDF file (`.nc`) or a Zarr store (`.zarr`), which `bayesnmf.load` reads.
+
+        An older file is replaced only once the new one is complete. It says what `Fit.save` says of paths.
+        """
+        save_record(self, path)
 
     def table(self, least: float = 0.05) -> pd.DataFrame:
         """Return a row for each sample and component whose chance of presence is at least `least`.

@@ -27,6 +27,8 @@ def first_extra(counts: Counts, known: Array, number: int, noise: Noise, seed: i
         return known[:0]
     nothing = known[:0]
     drawn = draw_chain(counts, (known, nothing), noise, ROUNDS, np.random.default_rng([seed, 0, 0]), lambda _: None)
+    if not drawn.whole:
+        raise KeyboardInterrupt
     means = np.asarray(drawn.loadings.mean(axis=0)).reshape(len(counts.row_totals), -1) @ known
     spread = drawn.shared[:, 1].mean()
     quadratic = isinstance(noise, NegativeBinomial) and noise.variance == "quadratic"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from bayesnmf.cli.checks import check_chance, check_noise_of_fit, check_outputs, check_whole
+from bayesnmf.cli.checks import check_chance, check_noise_of_fit, check_outputs, check_suffix, check_whole
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
 from bayesnmf.cli.names import TABLES
-from bayesnmf.cli.shared import add_counts, add_printing, add_seed
+from bayesnmf.cli.shared import add_checkpoint, add_counts, add_printing, add_seed
 
 HELP = "which of many known components each sample has, and how much of each"
 DESCRIPTION = (
@@ -43,10 +43,12 @@ def add(command: argparse.ArgumentParser) -> None:
     group.add_argument("--interval", default="0.9", metavar="P", help="probability of the intervals (default: 0.9)")
     add_seed(group)
     group = command.add_argument_group("output")
+    add_checkpoint(group)
     group.add_argument("--out", default="assignment.csv", metavar="PATH",
                        help=f"the table: {TABLES} (default: %(default)s)")  # fmt: skip
     group.add_argument("--least", default="0.05", metavar="P",
                        help="smallest chance of presence that the table lists (default: %(default)s)")  # fmt: skip
+    group.add_argument("--save", metavar="PATH", help="all of the result, for bayesnmf.load: .nc or .zarr")
     group.add_argument("--plot", metavar="PATH", help="figure of the chances and exposures: .png, .pdf or .svg")
     add_printing(command)
 
@@ -58,21 +60,27 @@ def run(options: argparse.Namespace) -> int:
     seed, interval = check_whole(options.seed, "--seed", 0), check_chance(options.interval, "--interval")
     least, noise = check_chance(options.least, "--least"), check_noise_of_fit(options.noise, options.dispersion, ())
     read = (options.file, options.catalogue, options.missing)
-    outputs = check_outputs({"--out": options.out, "--plot": options.plot}, ("--out",), read)
+    named = {"--out": options.out, "--save": options.save, "--plot": options.plot}
+    outputs = check_outputs(named, ("--out",), read)
+    if "--save" in outputs:
+        check_suffix(outputs["--save"], "--save", (".nc", ".zarr"))
 
     from bayesnmf.assessment.assignment import assign
     from bayesnmf.cli.reading import read_counts_of, read_entries
     from bayesnmf.cli.writing import about_counts, finish, records_of, write_table
 
     counts, _ = read_counts_of(options)
-    found = assign(counts, options.catalogue, noise=noise, missing=read_entries(options.missing, options.transpose),
-                   interval=interval, seed=seed, progress=not options.quiet, **rounds)  # fmt: skip
+    missing = read_entries(options.missing, options.transpose)
+    found = assign(counts, options.catalogue, noise=noise, missing=missing, interval=interval, seed=seed,
+                   checkpoint=options.checkpoint, progress=not options.quiet, **rounds)  # fmt: skip
     table = found.table(least)
     about = {"counts": about_counts(counts), "components": len(found.components), "noise": found.noise,
              "dispersion": found.dispersion.mean(), "table": records_of(table), "cautions": found.cautions}  # fmt: skip
 
     def write() -> None:
         write_table(table, outputs["--out"], index=False)
+        if "--save" in outputs:
+            found.save(outputs["--save"])
         if "--plot" in outputs:
             from bayesnmf.plots import presence
             from bayesnmf.plots.style import save_figure

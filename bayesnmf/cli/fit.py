@@ -153,9 +153,9 @@ def _start(text: str) -> Any:
     """Return the word of a start, or the fit in a file."""
     if Path(text).suffix.lower() not in (".nc", ".zarr"):
         return text
-    from bayesnmf.fitting.loading import load
+    from bayesnmf.fitting.loading import load_fit
 
-    return load(text)
+    return load_fit(text)
 
 
 def write(found: Any, outputs: dict[str, Path], options: argparse.Namespace) -> None:

@@ -95,7 +95,7 @@ def read_column(path: str, name: str) -> Any:
 
 def read_fit(path: str, names: str | None) -> Any:
     """Return the fit in a file, whose components a table may name."""
-    from bayesnmf.fitting.loading import load
+    from bayesnmf.fitting.loading import load_fit
 
-    fit = load(path)
+    fit = load_fit(path)
     return fit if names is None else fit.rename(read_column(names, "--names").to_dict())

@@ -50,10 +50,10 @@ def run(options: argparse.Namespace) -> int:
     from bayesnmf.cli.reading import read_batch, read_counts_of, read_covariates, read_exposures
     from bayesnmf.cli.writing import about_fit, finish, write_table
     from bayesnmf.data.suspicions import warn_of_empty_rows
-    from bayesnmf.fitting.loading import load
+    from bayesnmf.fitting.loading import load_fit
     from bayesnmf.results.thinning import loadings_table
 
-    fit = load(options.fit)
+    fit = load_fit(options.fit)
     counts, _ = read_counts_of(options)
     covariates = read_covariates(options) if options.covariates or fit.priors.loadings.has_effects else None  # type: ignore[union-attr]
     more = {"covariates": covariates, "batch": read_batch(options), "seed": seed}

@@ -21,6 +21,7 @@ from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.priors.checks import check_proper_components, check_proper_loadings
 from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.specification import MODELS, PARAMETER
+from bayesnmf.text import readable
 from bayesnmf.types import Array
 
 SERVED = ("map", "vi", "gibbs")  # methods that have factors of batches
@@ -127,7 +128,7 @@ def with_batch(counts: Any, batch: Any, source: Any = None) -> Any:
         raise ValueError(
             f"batch must have at least two different labels: found {shown(names[0])} alone; leave batch out"
         )
-    return replace(counts, batch=Batches(np.array(names), _codes(labels, names), given.shape))
+    return replace(counts, batch=Batches(np.array(names, dtype=object), _codes(labels, names), given.shape))
 
 
 def with_known_batch(counts: Any, batch: Any, known: Batches | None, source: Any = None) -> Any:
@@ -156,7 +157,8 @@ def with_known_batch(counts: Any, batch: Any, known: Batches | None, source: Any
             f"batch has {len(new)} labels that the fit does not have: {listed(new)}; the factors of their features are "
             "taken as 1, the mean of their prior"
         )
-    return replace(counts, batch=Batches(np.array([*names, *new]), _codes(labels, [*names, *new]), known.shape))
+    every = [*names, *new]
+    return replace(counts, batch=Batches(np.array(every, dtype=object), _codes(labels, every), known.shape))
 
 
 def _codes(labels: list[str], names: list[str]) -> Array:
@@ -185,7 +187,7 @@ def _labels(given: Any, row_names: Array, source: Any) -> list[str]:
         raise ValueError(
             f"batch must have a label for each row: {without} are missing values; give these rows a label of their own"
         )
-    return [str(each) for each in entries]
+    return [readable(each) for each in entries]
 
 
 def column_of(name: str, source: Any) -> Any:

@@ -13,6 +13,7 @@ from bayesnmf.data.labels import Order, order_of, same_labels
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.priors.checks import check_length_of_dispersion
 from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise, Quasi
+from bayesnmf.text import readable
 
 LIMITS = {"float64": (1e-50, 1e50), "float32": (1e-10, 1e10)}  # of exposures, so that products of two are in range
 
@@ -274,7 +275,7 @@ def check_seed_sets(sets: Any) -> dict[str, list[str]]:
     for name, features in sets.items():
         if isinstance(features, str | bytes) or not hasattr(features, "__iter__"):
             raise TypeError(f"seeds[{name!r}] must be a list of features: found {shown(features)}; {cure}")
-    found = {str(name): list(dict.fromkeys(str(each) for each in features)) for name, features in sets.items()}
+    found = {readable(name): list(dict.fromkeys(map(readable, features))) for name, features in sets.items()}
     if not found or not all(found.values()) or len(found) < len(sets):
         raise ValueError(f"seeds must have sets with different names and a feature each: found {shown(sets)}; {cure}")
     return found

@@ -17,6 +17,7 @@ from scipy.special import gammaln
 from bayesnmf.data.mask import Mask
 from bayesnmf.data.one_block import Lines, Rows
 from bayesnmf.data.showing import card_of, sizes_of
+from bayesnmf.text import readable_names
 
 BLOCK = 2**18  # nonzeros processed at once
 
@@ -64,6 +65,10 @@ class Counts:
     batch: Any = None
 
     in_memory: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for name in ("row_names", "feature_names"):
+            object.__setattr__(self, name, readable_names(getattr(self, name)))
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -20,6 +20,7 @@ import numpy as np
 
 from bayesnmf.checks import is_counted
 from bayesnmf.data.mutations import read_types
+from bayesnmf.text import readable
 from bayesnmf.types import Array
 
 MISSING = ("None", "nan", "NaT", "<NA>", "--")  # as the values that are no text are written; the last is a masked one
@@ -182,7 +183,7 @@ def in_order(given: Any, names: Any, order: Order) -> Any:
 
 def _keys(names: Any) -> list[str]:
     types = read_types(names)
-    return [NO_LABEL if is_missing(name) else str(name) for name in names] if types is None else types.names
+    return [NO_LABEL if is_missing(name) else readable(name) for name in names] if types is None else types.names
 
 
 def _refuse(given: list[str], own: list[str], order: Order) -> None:

@@ -15,6 +15,7 @@ from bayesnmf.data.labels import Order, in_order, listed, order_of, places_among
 from bayesnmf.data.mask import GroupMask, Mask
 from bayesnmf.data.several import SeveralCounts
 from bayesnmf.data.suspicions import warn_of_data
+from bayesnmf.text import readable, whole_names
 from bayesnmf.types import Array
 
 
@@ -192,18 +193,18 @@ def changed_names(old: np.ndarray, given: Any, name: str) -> np.ndarray:
         return _checked(given, name, old).astype(object)
     names, places = old.astype(object), places_of(old)
     for before, after in given.items():
-        if str(before) not in places:
+        if readable(before) not in places:
             raise ValueError(
                 f"{name} must map names of the fit to new ones: there is no {shown(before)}; the first names are "
                 f"{shown(old[:5].tolist())}"
             )
-        names[places[str(before)]] = after
+        names[places[readable(before)]] = after
     return names
 
 
 def check_distinct(names: np.ndarray, name: str) -> None:
     """Make names text, and refuse names that are empty or repeat."""
-    names[:] = [str(each) for each in names]
+    names[:] = [readable(each) for each in names]
     if "" in names or len({*names}) < len(names):
         raise ValueError(f"{name} must have different names: found {shown(names.tolist())}; give each its own")
 
@@ -214,7 +215,7 @@ def _checked(given: Any, name: str, old: np.ndarray) -> np.ndarray:
     if isinstance(given, str | bytes) or not hasattr(given, "__len__"):
         raise TypeError(f"{name} must be a list or array of names: found {shown(given)}; give one name for each")
     what = {"row_names": "rows", "feature_names": "features"}.get(name, name)
-    names = np.asarray(in_order(given, old, Order(name, what.removesuffix("s"))))
+    names = whole_names(in_order(given, old, Order(name, what.removesuffix("s"))))
     if names.shape != (len(old),):
         raise ValueError(
             f"{name} must have one name for each of the {len(old)} {what}: found shape {names.shape}; give as many"

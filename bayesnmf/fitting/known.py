@@ -32,6 +32,7 @@ from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.priors.values import rows_to_shares
 from bayesnmf.results.record import FitRecord
+from bayesnmf.text import readable
 from bayesnmf.types import Array
 
 RANK = 10  # without known components
@@ -101,7 +102,7 @@ def given_of(rank: Any, fixed_components: Any, seeds: Any) -> tuple[int, Beforeh
 def names_of(known: Any) -> list[str | None]:
     """Return the names of known components, None for those that have none; an empty list if no one has."""
     labels = split_labels(known).rows
-    names = [] if labels is None else [None if says_place(label) else str(label) for label in labels]
+    names = [] if labels is None else [None if says_place(label) else readable(label) for label in labels]
     return names if any(names) else []
 
 

@@ -25,6 +25,7 @@ from bayesnmf.results.intervals import for_draws, source_of_intervals
 from bayesnmf.results.record import DISPERSION, FitRecord, effective_loadings, factors_of_means, trace_of_kept
 from bayesnmf.results.replication import replicate, replication_rng, selected_size
 from bayesnmf.results.resampling import is_resampled
+from bayesnmf.text import distinct
 from bayesnmf.types import Array
 
 FEWER = "choose some with rows= or features=, ask for fewer draws=, or raise limit="
@@ -213,8 +214,13 @@ def _tree(
 
 
 def _labels(names: Array) -> Array:
-    """Return names as a coordinate for any file format: numbers stay as they are, other objects become text."""
-    return np.array([str(name) for name in names]) if names.dtype.kind == "O" else names
+    """Return names as a coordinate for any file format, where `az.summary` finds each entry by its name.
+
+    Numbers and dates that differ stay as they are; other names become texts, which differ.
+    """
+    if names.dtype.kind in "OTU" or len({*names.tolist()}) < len(names) or (names != names).any():
+        return np.array(distinct(names), dtype=object)
+    return names
 
 
 def _posterior_group(fit: FitRecord, values: Draws, features: Array | None) -> xr.Dataset:
@@ -232,7 +238,7 @@ def _posterior_group(fit: FitRecord, values: Draws, features: Array | None) -> x
     group |= variables_of_effects(fit, (values.chains, values.draws))
     if fit.estimate.kind == "mean field" and fit.estimate.components is None:
         group["components"] += ({"point_estimate": 1},)
-    return xr.Dataset(group, None if fit.batch is None else {"batch": fit.batch.names})
+    return xr.Dataset(group, None if fit.batch is None else {"batch": _labels(fit.batch.names)})
 
 
 def _trace_group(fit: FitRecord, number: tuple[int, int]) -> dict[str, xr.Dataset]:

@@ -21,6 +21,7 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+from scipy.sparse import csc_array
 
 import bayesnmf
 from bayesnmf.data.several import SeveralCounts
@@ -32,12 +33,13 @@ from bayesnmf.priors.noise import KINDS, POISSON, FeatureGroups
 from bayesnmf.results.batches import FittedBatches
 from bayesnmf.results.estimates import Draws, Estimate, Intervals, Point, VariationalPosterior
 from bayesnmf.results.record import FitRecord
-from bayesnmf.results.saved_arrays import Group, Groups, as_python, decode_arrays, encode_arrays
-from bayesnmf.results.saved_checks import check_saved_settings, check_saved_shapes
+from bayesnmf.results.saved_arrays import CSR, Group, Groups, as_python, decode_arrays, encode_arrays
+from bayesnmf.results.saved_checks import check_kept_by_json, check_saved_settings, check_saved_shapes
 from bayesnmf.results.saved_counts import decode_counts, encode_counts
 from bayesnmf.types import Array
 
 FORMAT, VERSION, NOISY, COMPLETE = "bayesnmf.Fit", 9, 8, 7
+RECORD_VERSION = 1  # of the files of other results
 SEALED = 6  # from this version on NetCDF files end with a digest of all of it
 WORDS = {"quasi": "Quasi"}  # of noises in files before 0.3
 RECORDS: dict[str, Any] = {kind.__name__: kind for kind in (ScaledProportions, Draws)}  # beside the families of priors
@@ -80,11 +82,14 @@ def encode_fit(fit: FitRecord, near: Path) -> Groups:
         own = {} if fit.batch.q is None else {f"q_{name}": value for name, value in fit.batch.q.parameters.items()}
         groups["/batch"] = encode_arrays({"names": fit.batch.names, "mean": fit.batch.mean, **own})
         settings["batch"] = {"shape": fit.batch.shape, "learned": fit.batch.learned}
+    return _with_settings(groups, settings, about)
+
+
+def _with_settings(groups: Groups, settings: dict[str, Any], about: dict[str, Any]) -> Groups:
+    """Return the groups of a file: with their parents, and what they are and the settings as attributes of the root."""
     groups = _with_parents(groups)
-    settings["parts"] = _describe_parts(groups)
-    text = json.dumps(settings, default=as_python)
-    about |= {"settings": text, "settings_crc32": crc32(text.encode())}
-    return {"/": Group({}, about), **groups}
+    text = json.dumps({**settings, "parts": _describe_parts(groups)}, default=as_python)
+    return {"/": Group({}, {**about, "settings": text, "settings_crc32": crc32(text.encode())}), **groups}
 
 
 def _with_parents(groups: Groups) -> Groups:
@@ -100,6 +105,7 @@ def _with_parents(groups: Groups) -> Groups:
 def decode_fit(groups: Groups, near: Path) -> FitRecord:
     """Return the fit in a file in the folder `near`; refuse a file with missing or changed parts."""
     settings = _decode_settings(groups)
+    check_saved_settings(settings)
     status = Status(*settings.pop("status"))
     priors = Priors(**_decode_sides(groups, "/priors"))
     options = _decode_options(settings, groups, priors)
@@ -141,7 +147,6 @@ def _decode_settings(groups: Groups) -> dict[str, Any]:
         changed = sorted(name for name in {*listed, *found} if listed.get(name) != found.get(name))
         if changed:
             raise ValueError(f"missing or changed: {', '.join(changed)}")
-    check_saved_settings(settings)
     return settings
 
 
@@ -157,7 +162,9 @@ def _describe_parts(groups: Groups) -> dict[str, Any]:
 
 
 def _plain_attributes(attributes: Any) -> dict[str, Any]:
-    return {name: value if isinstance(value, str | int) else as_python(value) for name, value in attributes.items()}
+    """Return attributes as words and whole numbers, and fractions as text, whatever type a file has read them as."""
+    plain = {name: value.item() if hasattr(value, "item") else value for name, value in attributes.items()}
+    return {name: value if isinstance(value, str | int) else str(value) for name, value in plain.items()}
 
 
 def _encode_options(options: Options) -> dict[str, Any]:
@@ -255,3 +262,51 @@ def _decode_value(group: Group) -> Any:
     if kind in FAMILIES:
         return FAMILIES[kind].of_parameters(parts, {name: v for name, v in group.attrs.items() if name != "kind"})
     return parts["value"] if kind == "array" else RECORDS[kind](**parts)
+
+
+# --- other results: data classes of arrays, tables and what JSON keeps ------------------------------------
+
+
+def encode_record(record: Any) -> Groups:
+    """Return the groups of the file of a result other than a fit: one for each field that is an array or a table."""
+    groups, settings = dict[str, Group](), dict[str, Any]()
+    for name, value in _fields(record).items():
+        if hasattr(value, "columns"):
+            parts = {f"column {number}": value.iloc[:, number].to_numpy() for number in range(value.shape[1])}
+            names = {"index": value.index.to_numpy(), "columns": value.columns.to_numpy()}
+            groups[f"/{name}"] = encode_arrays({**names, **parts}, kind="table")
+        elif isinstance(value, csc_array):
+            parts = {each: getattr(value, each) for each in CSR}
+            groups[f"/{name}"] = encode_arrays({**parts, "shape": np.array(value.shape)}, kind="csc")
+        elif isinstance(value, np.ndarray):
+            groups[f"/{name}"] = encode_arrays({"value": value}, kind="array")
+        else:
+            settings[name] = check_kept_by_json(name, value)
+    version = {"format_version": RECORD_VERSION}
+    about = {"format": format_of(type(record)), **version, "bayesnmf_version": bayesnmf.__version__}
+    return _with_settings(groups, {"fields": settings, **version}, about)
+
+
+def format_of(kind: type) -> str:
+    """Return the word by which files say of what class their result is."""
+    return f"bayesnmf.{kind.__name__}"
+
+
+def decode_record[T](groups: Groups, kind: type[T]) -> T:
+    """Return the result in a file; refuse a file with missing or changed parts."""
+    found = dict(_decode_settings(groups)["fields"])
+    for path, group in groups.items():
+        if path != "/":
+            found[path[1:]] = _decode_field(decode_arrays(group), group.attrs["kind"])
+    return kind(**found)
+
+
+def _decode_field(parts: dict[str, Any], kind: str) -> Any:
+    if kind == "table":
+        import pandas as pd
+
+        columns = {number: parts[f"column {number}"] for number in range(len(parts["columns"]))}
+        return pd.DataFrame(columns, index=parts["index"]).set_axis(parts["columns"], axis=1)
+    if kind == "csc":
+        return csc_array(tuple(parts[each] for each in CSR), shape=tuple(parts["shape"].tolist()))
+    return parts["value"]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
-from bayesnmf.checks import check_choice, check_count
+from bayesnmf.checks import check_choice, check_count, shown
 from bayesnmf.options import METHODS, methods_with
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.checks import check_family
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.results.saved_arrays import as_python
 
 KINDS = {
     "sampled": ("mean field",),
@@ -42,6 +44,17 @@ def check_saved_settings(settings: dict[str, Any]) -> None:
     for name, value in numbers.items():
         if not _is_number(value, Real):
             raise ValueError(f"{name} must be a number: found {value!r}")
+
+
+def check_kept_by_json(name: str, value: Any) -> Any:
+    """Return a value that JSON gives back as it is; refuse another one, which would come back changed."""
+    again = json.loads(json.dumps(value, default=as_python))
+    if type(again) is not type(value) or (again != value and value == value):
+        raise TypeError(
+            f"{name} must be an array, a table, or a word, a number or a list of these, to be saved: found "
+            f"{shown(value)}; make it one"
+        )
+    return value
 
 
 class CountsElsewhereError(ValueError):

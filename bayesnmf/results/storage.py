@@ -1,4 +1,4 @@
-"""Save fits to NetCDF or Zarr files, in the layout of `bayesnmf.results.encoding`, and load them.
+"""Save fits and other results to NetCDF or Zarr files, in the layout of `bayesnmf.results.encoding`, and load them.
 
 A NetCDF file is sealed by a digest at its end, which is compared before anything reads the file. HDF5 takes a damaged
 file for what it says: a flipped bit may send it through the file for ever. It ignores what follows the end that a file
@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,16 @@ import numpy as np
 
 from bayesnmf.checks import check_path
 from bayesnmf.needs import needed_for
-from bayesnmf.results.encoding import FORMAT, SEALED, VERSION, decode_fit, encode_fit
+from bayesnmf.results.encoding import (
+    FORMAT,
+    RECORD_VERSION,
+    SEALED,
+    VERSION,
+    decode_fit,
+    decode_record,
+    encode_fit,
+    encode_record,
+)
 from bayesnmf.results.netcdf import from_netcdf, to_netcdf
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.saved_arrays import CSR, Group, Groups, Variable, size_of
@@ -31,6 +41,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
 SUFFIXES = (".nc", ".zarr")
+KINDS = {  # of results beside fits, by the format of their files: the module, imported when one is read, and the class
+    "bayesnmf.Assignment": ("bayesnmf.assessment.assignment_result", "Assignment"),
+}
 PACKED = tuple(f"/counts/{name}" for name in CSR)
 LARGEST_NETCDF = 2**30  # bytes; NetCDF files are made in memory, since HDF5 on a full disk ends the interpreter
 
@@ -52,6 +65,13 @@ def save(fit: FitRecord, path: str | os.PathLike[str]) -> None:
     target = Path(os.path.realpath(check_path(path, "path")))
     _check_target(target, _suffix(target))
     _write(encode_fit(fit, target.parent), target)
+
+
+def save_record(record: Any, path: str | os.PathLike[str]) -> None:
+    """Write a result other than a fit, one of `KINDS`, as `save` writes fits; `load` returns the same to the bit."""
+    target = Path(os.path.realpath(check_path(path, "path")))
+    _check_target(target, _suffix(target))
+    _write(encode_record(record), target)
 
 
 def save_by_size(fit: FitRecord, path: Path) -> None:
@@ -119,7 +139,17 @@ def _check_size(size: int, path: Path) -> None:
 
 
 def read_fit(path: str | os.PathLike[str]) -> FitRecord:
-    """Return the fit in a file that `save` wrote; see `bayesnmf.load`."""
+    """Return the fit in a file that `save` wrote; refuse a file of another result."""
+    found = read_saved(path)
+    if not isinstance(found, FitRecord):
+        raise ValueError(
+            f"{path} must be a fit that Fit.save wrote: found {type(found).__name__}; read it with bayesnmf.load"
+        )
+    return found
+
+
+def read_saved(path: str | os.PathLike[str]) -> Any:
+    """Return the fit or the other result in a file; see `bayesnmf.load`."""
     source = check_path(path, "path")
     suffix = _suffix(source)
     if not source.exists():
@@ -137,10 +167,13 @@ def read_fit(path: str | os.PathLike[str]) -> FitRecord:
     except Exception as error:  # readers raise many types of exceptions for damaged files
         raise _damaged_file_error(source, error) from error
     about = groups["/"].attrs
-    _check_format(about, source)
-    if suffix == ".nc" and whole is None and about["format_version"] >= SEALED:
+    kind = KINDS.get(str(about.get("format")))
+    _check_format(about, source, VERSION if kind is None else RECORD_VERSION)
+    if suffix == ".nc" and whole is None and (kind is not None or about["format_version"] >= SEALED):
         raise _damaged_file_error(source, ValueError("its end, a checksum of its content, is missing"))
     try:
+        if kind is not None:
+            return decode_record(groups, getattr(import_module(kind[0]), kind[1]))
         found = decode_fit(groups, source.parent)
     except CountsElsewhereError:
         raise
@@ -205,8 +238,8 @@ def _check_target(path: Path, suffix: str) -> None:
         raise ValueError(f"{path} must be a {form}, to be replaced, or not exist; choose another path")
 
 
-def _check_format(about: dict[str, Any], path: Path) -> None:
-    if about.get("format") != FORMAT:
+def _check_format(about: dict[str, Any], path: Path, newest: int) -> None:
+    if about.get("format") not in (FORMAT, *KINDS):
         raise ValueError(
             f"{path} must be a fit that Fit.save wrote, but it is another kind of file; read trees of draws with "
             "arviz.from_netcdf or arviz.from_zarr"
@@ -217,9 +250,9 @@ def _check_format(about: dict[str, Any], path: Path) -> None:
         raise _damaged_file_error(
             path, ValueError(f"its format version must be a whole number from 1: found {version!r}")
         )
-    if version > VERSION:
+    if version > newest:
         raise ValueError(
-            f"{path} must have format version {VERSION} or lower: found {version}, written by "
+            f"{path} must have format version {newest} or lower: found {version}, written by "
             f"bayesnmf {about.get('bayesnmf_version')}; upgrade bayesnmf"
         )
 

@@ -20,6 +20,7 @@ from bayesnmf.results.effects import chains_of_effects, terms_of_effects
 from bayesnmf.results.estimates import Draws, evenly_spaced
 from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals
 from bayesnmf.results.record import DISPERSION, FitRecord
+from bayesnmf.text import distinct
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -117,13 +118,13 @@ def _with_digits(table: Any) -> Any:
 def _draws_to_summarise(fit: FitRecord, rows: Array | None, entries: tuple[Array, Array] | None) -> dict[str, Any]:
     """Return draws of the loadings of some rows and of some entries (components, features) of the components."""
     part = restrict_rows(fit, FIRST if rows is None else rows)
-    chosen = np.array([0]) if entries is None else np.unique(entries[1])
+    chosen = FIRST if entries is None or not len(entries[0]) else np.unique(entries[1])
     number = chains_and_draws(fit, None, None)
     size = draws_size(fit, number, (part.counts.shape[0], len(chosen)))
     check_size(size, LIMIT, "the draws to be summarised", "choose fewer rows or features")
     drawn = part.estimate.take(part, number, 0, chosen)
     group = {} if rows is None else _loadings(part, drawn)
-    if entries is not None:
+    if entries is not None and len(entries[0]):  # none where all components are known
         labels = fit.component_labels
         names = [f"{labels[k]}, {fit.feature_names[j]}" for k, j in zip(*entries, strict=True)]
         values = drawn.components[:, :, entries[0], np.searchsorted(chosen, entries[1])]
@@ -176,7 +177,7 @@ def _loadings(part: FitRecord, drawn: Draws) -> dict[str, Any]:
 
 
 def _entries(dim: str, values: Array, names: list[str]) -> Any:
-    """Return draws (chains, draws, entries), labelled by names."""
+    """Return draws (chains, draws, entries), labelled by names, which differ, as `az.summary` finds entries by them."""
     import xarray as xr
 
-    return xr.DataArray(values, {dim: names}, ("chain", "draw", dim))
+    return xr.DataArray(values, {dim: distinct(names)}, ("chain", "draw", dim))

@@ -1,10 +1,14 @@
 """`assign`: the sampler against evidences by importance sampling, its frequencies on simulated samples, its table."""
 
+import subprocess
+import sys
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 import pytest
+from sameness import same
 from scipy.sparse import csc_array, csr_array
 from scipy.special import logsumexp
 from scipy.stats import gamma
@@ -12,11 +16,14 @@ from scipy.stats import gamma
 import bayesnmf
 from bayesnmf.assessment.assignment import _r_hat_of
 from bayesnmf.assessment.extra_components import aligned
+from bayesnmf.inference.checkpoints.keeper import Keeper
+from bayesnmf.inference.sampling import presence
 from bayesnmf.inference.sampling.extra_components import CONCENTRATION, draw_extra
 from bayesnmf.inference.sampling.presence import Drawn, quantiles_of_stored
 from bayesnmf.kernels.cpu.presence_draws import draw_presence
 from bayesnmf.kernels.cpu.supports import LINEAR, POISSON, QUADRATIC, Model
 from bayesnmf.kernels.cpu.threads import even_bounds
+from bayesnmf.results import storage
 
 RNG = np.random.default_rng(0)
 KNOWN = RNG.dirichlet(np.full(8, 0.7), 3)
@@ -302,6 +309,143 @@ def test_ctrl_c_returns_the_chains_that_had_ended(ended):
     assert found.cautions[-1] == "interrupted: 1 of 2 chains ended"
     assert found.interrupted
     np.testing.assert_array_equal(found.presence, bayesnmf.assign(counts, known, **settings, chains=1).presence)
+
+
+def test_ctrl_c_in_the_first_chain_returns_what_it_has_kept():
+    def interrupt(_, done, *__):
+        if done == 16:
+            raise KeyboardInterrupt
+
+    settings = {"draws": 10, "warmup": 10, "extra": 1}
+    found = bayesnmf.assign(SOME, KNOWN, **settings, progress=interrupt)
+    assert found.cautions[-1] == "interrupted: 0 of 2 chains ended; these are the first 5 draws of one"
+    assert found.interrupted
+    whole = bayesnmf.assign(SOME, KNOWN, **settings, chains=1)
+    np.testing.assert_array_equal(found.draws.toarray(), whole.draws.toarray()[:5])
+    assert np.nanmax(found.presence) <= 1
+
+
+SOME = np.random.default_rng(1).poisson(np.random.default_rng(2).gamma(1.0, 20.0, (6, 3)) @ KNOWN)
+SOME[3] = 0
+SETTINGS = {"noise": "nb2", "extra": 1, "draws": 12, "warmup": 6, "seed": 3}
+
+
+def killed(monkeypatch, after, folder):
+    """Begin `assign` in a folder, and end it after some rounds as a killed process ends: without a word."""
+
+    class KilledError(Exception):
+        pass
+
+    step, left = presence._Chain.step, iter(range(after))
+
+    def counted(chain, number):
+        if next(left, None) is None:
+            raise KilledError
+        return step(chain, number)
+
+    with monkeypatch.context() as patched, pytest.raises(KilledError):
+        patched.setattr(presence._Chain, "step", counted)
+        patched.setattr(Keeper, "flush", lambda keeper: True) if after % 2 else None
+        bayesnmf.assign(SOME, KNOWN, **SETTINGS, checkpoint=bayesnmf.Checkpoint(folder, seconds=1e-9))
+
+
+def test_a_killed_run_goes_on_to_the_same_draws(tmp_path, monkeypatch):
+    """In the chain that extra components begin from, in the warm-up and among the draws of both chains."""
+    for rounds in (25, 20, 10, 7, 12, 3, 6):
+        killed(monkeypatch, rounds, tmp_path / "run")
+    found = bayesnmf.assign(SOME, KNOWN, **SETTINGS, checkpoint=tmp_path / "run")
+    assert same(found, bayesnmf.assign(SOME, KNOWN, **SETTINGS))
+    monkeypatch.setattr(presence._Chain, "step", None)  # an ended call returns what it had returned
+    assert same(found, bayesnmf.assign(SOME, KNOWN, **{**SETTINGS, "seed": None}, checkpoint=tmp_path / "run"))
+
+
+PROGRAM = """
+import os, signal, sys
+import numpy as np
+import bayesnmf
+from bayesnmf.inference.checkpoints.slots import KeptSlot
+
+times, save = int(sys.argv[2]), KeptSlot.save
+
+def killing(slot, thing):
+    global times
+    save(slot, thing)
+    times -= 1
+    if not times:
+        os.kill(os.getpid(), getattr(signal, sys.argv[3]))
+
+KeptSlot.save = killing
+data = np.load("data.npz")
+bayesnmf.assign(data["counts"], data["known"], noise="nb2", extra=1, draws=12, warmup=6, seed=3,
+                checkpoint=bayesnmf.Checkpoint("run", seconds=1e-9)).save(sys.argv[1])
+"""
+
+
+@pytest.mark.long
+def test_a_process_that_signals_end_goes_on_to_the_same_draws(tmp_path):
+    np.savez(tmp_path / "data.npz", counts=SOME, known=KNOWN)
+    for times, signal in ((30, "SIGKILL"), (25, "SIGTERM"), (9, "SIGINT")):
+        words = [sys.executable, "-c", PROGRAM, "found.nc", str(times), signal]
+        ended = subprocess.run(words, cwd=tmp_path, capture_output=True, check=False)
+        assert ended.returncode != 0 or signal == "SIGINT", ended.stderr
+    words = [sys.executable, "-c", PROGRAM, "found.nc", "-1", ""]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    assert same(bayesnmf.load(tmp_path / "found.nc"), bayesnmf.assign(SOME, KNOWN, **SETTINGS))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"draws": 13}, r"differs in draws \(12 there, 13 here\)"),
+        ({"noise": "nb1"}, "differs in noise"),
+        ({"counts": SOME + 1}, "differs in counts"),
+        ({"catalogue": KNOWN[:2]}, "differs in catalogue"),
+    ],
+)
+def test_the_folder_of_another_call_is_refused(changed, message, tmp_path, monkeypatch):
+    killed(monkeypatch, 1, tmp_path / "run")
+    given = {"counts": SOME, "catalogue": KNOWN, **SETTINGS, **changed}
+    with pytest.raises(ValueError, match=message):
+        bayesnmf.assign(given.pop("counts"), given.pop("catalogue"), **given, checkpoint=tmp_path / "run")
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+def test_what_is_saved_is_loaded(suffix, tmp_path):
+    names = ["a\0", "é", "", "nan", "a ", "b"]
+    counts = pd.DataFrame(SOME, names, [f"f{number}" for number in range(8)])
+    found = bayesnmf.assign(counts, KNOWN, **SETTINGS)
+    found.save(tmp_path / f"found{suffix}")
+    loaded = bayesnmf.load(tmp_path / f"found{suffix}")
+    assert same(found, loaded)
+    assert same(found.table(), loaded.table())
+    assert repr(found) == repr(loaded)
+    assert [each.name for each in tmp_path.iterdir()] == [f"found{suffix}"]
+    with pytest.raises(
+        ValueError, match=r"must be a fit that Fit\.save wrote: found Assignment; read it with bayesnmf"
+    ):
+        bayesnmf.assign(SOME, tmp_path / f"found{suffix}")
+
+
+def test_a_changed_file_is_refused(tmp_path, monkeypatch):
+    found = bayesnmf.assign(SOME, KNOWN, **SETTINGS)
+    found.save(tmp_path / "found.nc")
+    content = (tmp_path / "found.nc").read_bytes()
+    place = content.find(found.exposures.tobytes()[:64])
+    (tmp_path / "found.nc").write_bytes(content[:place] + b"!" + content[place + 1 :])
+    with pytest.raises(ValueError, match="its content is not that of its checksum"):
+        bayesnmf.load(tmp_path / "found.nc")
+    monkeypatch.setattr(storage, "is_whole", lambda _: True)
+    with pytest.raises(ValueError, match="values of 'value' differ from those that were saved"):
+        bayesnmf.load(tmp_path / "found.nc")
+    (tmp_path / "found.nc").write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match="must be a whole file"):
+        bayesnmf.load(tmp_path / "found.nc")
+
+
+def test_what_a_file_would_give_back_changed_is_not_saved(tmp_path):
+    found = replace(bayesnmf.assign(SOME, KNOWN, **SETTINGS), interval=(0.1, 0.9))
+    with pytest.raises(TypeError, match="interval must be an array, a table, or a word, a number"):
+        found.save(tmp_path / "found.nc")
 
 
 def test_chains_that_keep_to_their_own_answers_have_an_infinite_r_hat():

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from sameness import same as same_result
 from scipy.io import mmwrite
 from scipy.sparse import coo_array
 
@@ -281,7 +282,10 @@ def test_assign_writes_the_table_of_the_library(capsys, here):
     found = pd.read_csv("table.tsv", sep="\t")
     pd.testing.assert_frame_equal(found, expected.table(0.5), check_dtype=False, rtol=1e-6)
     assert repr(expected) in out
-    about = json.loads(done(capsys, *words, "--json", "--plot", "a.png"))
+    more = ("--json", "--plot", "a.png", "--checkpoint", "run", "--save", "found.nc")
+    about = json.loads(done(capsys, *words, *more))
+    assert same_result(bayesnmf.load("found.nc"), expected)
+    assert list(Path("run").glob("journal-*"))
     assert Path("a.png").read_bytes().startswith(b"\x89PNG")
     assert (about["components"], about["noise"], about["dispersion"]) == (2, "nb2", 0.1)
     assert len(about["table"]) == len(pd.read_csv("assignment.csv")) == len(expected.table())
@@ -422,6 +426,7 @@ FIT = ("fit", "counts.csv", "--quiet")
         (("equivalences", "counts.csv", "--csv", "counts.csv"), r"--csv would replace counts\.csv"),
         ((*FIT, "--rank", "1", "--markers", "a.csv"), "--markers needs at least two components"),
         (("assign", "counts.csv", "counts.csv", "--out", "counts.csv"), r"--out would replace counts\.csv"),
+        (("assign", "counts.csv", "counts.csv", "--save", "a.csv"), r"--save must end in one of \.nc, \.zarr"),
         (("assign", "counts.csv", "counts.csv", "--noise", "quasi"), "--noise must be one of 'poisson', 'nb1', 'nb2'"),
         (("assign", "counts.csv", "counts.csv", "--least", "5 %"), "--least must be a number from 0 to 1: found '5 %'"),
         (("assign", "counts.csv", "counts.csv", "--interval", "1"), "interval must be below 1"),

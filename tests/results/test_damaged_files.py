@@ -12,9 +12,9 @@ import h5py
 import numpy as np
 import pytest
 import smallfits
+from sameness import same
 from smallfits import COUNTS, K, quietly
 from suites import mostly_long
-from test_storage import same
 
 import bayesnmf
 from bayesnmf import BLD, VI, Gamma, Priors

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import smallfits
 import xarray as xr
+from sameness import same
 from suites import mostly_long
-from test_storage import same
 
 import bayesnmf
 from bayesnmf.fitting.fitted import Fit

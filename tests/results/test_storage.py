@@ -2,14 +2,14 @@
 
 import os
 import shutil
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 import smallfits
 import xarray as xr
-from scipy.sparse import issparse
+from sameness import same
 from smallfits import OPTIONS, quietly
 from suites import mostly_long
 
@@ -28,20 +28,6 @@ def fit(model="gamma_poisson", method="vi", counts=None, options=None):
         return smallfits.fit(model, method)
     counts = smallfits.COUNTS if counts is None else counts
     return bayesnmf.fit(counts, model, 3, method, seed=0, options=options or OPTIONS[method])
-
-
-def same(a, b):
-    """Equal in type, bits and order in memory, all the way down."""
-    if is_dataclass(a):
-        return type(a) is type(b) and all(same(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
-    if issparse(a):
-        return type(a) is type(b) and all(same(getattr(a, n), getattr(b, n)) for n in ("data", "indices", "indptr"))
-    if isinstance(a, np.ndarray):
-        kinds = (a.dtype, a.shape) == (b.dtype, b.shape)
-        return kinds and (a.tolist() == b.tolist() if a.dtype.kind == "O" else a.tobytes() == b.tobytes())
-    if isinstance(a, (tuple, list)):
-        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
-    return type(a) is type(b) and (a == b or (a != a and b != b))
 
 
 def round_trip(fitted, path):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.text import readable
 from bayesnmf.types import Array
 
 
@@ -23,7 +24,7 @@ def label_of(value: Any) -> str:
     """Return a value as the name of a level: whole numbers without a decimal point."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
-    return str(value)
+    return readable(value)
 
 
 def places_of_levels(values: Array, levels: list[str]) -> Array:

@@ -35,6 +35,7 @@ from bayesnmf.data.covariates.formulas import Formula, read_formula
 from bayesnmf.data.covariates.levels import is_text, label_of, places_of_levels
 from bayesnmf.data.labels import Order, listed, order_of, same_labels, split_labels
 from bayesnmf.data.suspicions import warn_of_data
+from bayesnmf.text import readable, readable_names
 from bayesnmf.types import Array
 
 PRECISE = 1e-6  # of the range of a column of whole numbers, by which rounding may move them
@@ -255,7 +256,10 @@ def _frame_of(covariates: Any) -> tuple[Any, Array | None]:
     values, rows, columns = split_labels(covariates)
     rows = None if columns_alone and is_counted(covariates.index) else rows
     if isinstance(values, pd.DataFrame):
-        return values.rename(columns=str).infer_objects(), rows
+        named = values.rename(columns=readable)
+        for place in np.flatnonzero(named.dtypes == object):
+            named.isetitem(place, readable_names(named.iloc[:, place].to_numpy()))
+        return named.infer_objects(), rows
     array = np.asarray(values)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or array.dtype.kind not in "biuf":
@@ -271,7 +275,7 @@ def _frame_of_columns(covariates: Any) -> Any:
 
     found, fault = None, None
     try:
-        found = pd.DataFrame(dict(covariates))
+        found = pd.DataFrame({readable(name): readable_names(column) for name, column in covariates.items()})
     except ValueError as error:
         fault = error
     check_mapping(covariates, fault)

@@ -20,6 +20,7 @@ from scipy.sparse import csc_array, csr_array, vstack
 from scipy.special import betaln, expit, gammaln
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.inference.ascent.course import next_slot
 from bayesnmf.inference.sampling.extra_components import draw_extra
 from bayesnmf.kernels.cpu.presence_draws import draw_presence, judge_presence, refit_presence
 from bayesnmf.kernels.cpu.supports import LINEAR, POISSON, QUADRATIC, Model
@@ -34,13 +35,14 @@ SHAPE, SHAPE_SPREAD = 1.5, 0.5  # median of the shape, and standard deviation of
 WEIGHT, WEIGHT_SPREAD = 5.0, 1.5  # of the Beta prior of the chances, in the same way
 DISPERSION, DISPERSION_SPREAD = 0.3, 2.0  # as for fits
 STEPS, DISPERSION_STEPS = 10, (0.5, 0.1, 0.1)  # of Metropolis; widths of those of the dispersion, the first to travel
+FEWEST = 4  # rounds kept, from which on a chain that Ctrl-C ends has a result
 
 
 class Drawn(NamedTuple):
     """Draws of one chain: loadings (draws, n K) sparse, shares of moves with presence (n, K), and what rows share.
 
     Extra components (draws, E, m) are those that are not known. Rows without counts have no loadings, and shares of
-    NaN: they say nothing, and are left out of what rows share.
+    NaN: they say nothing, and are left out of what rows share. A chain that Ctrl-C ended is not `whole`.
     """
 
     loadings: csr_array
@@ -48,6 +50,7 @@ class Drawn(NamedTuple):
     prevalence: Array
     shared: Array
     extra: Array
+    whole: bool = True
 
 
 @dataclass
@@ -78,7 +81,9 @@ def draw_chain(
     counts: Counts, components: tuple[Array, Array], noise: Noise, rounds: tuple[int, int], rng: np.random.Generator,
     tell: Callable[[int], None], start: Literal["refit", "all"] | Array = "refit",
 ) -> Drawn:  # fmt: skip
-    """Return draws of a chain, after warm-up.
+    """Return draws of a chain, after warm-up; after Ctrl-C those that were kept, if there are enough for a result.
+
+    Inside `bayesnmf.inference.checkpoints.slots.keeping` it goes on from where an earlier call of it was.
 
     Parameters
     ----------
@@ -94,26 +99,43 @@ def draw_chain(
     """
     some = np.flatnonzero(counts.row_totals > 0)
     both, known = np.ascontiguousarray(np.vstack(components)), len(components[0])
-    setting, kept, prevalence, shared, extra = Setting(counts.rows(some), noise, known, len(both)), [], [], [], []
-    given: Any = start if isinstance(start, str) else start[some]
-    state = setting.first_state(both, given, rng)
+    setting, slot = Setting(counts.rows(some), noise, known, len(both)), next_slot("presence", None)
     loadings = np.zeros((counts.shape[0], len(both)))
     presence = np.full_like(loadings, np.nan)
     presence[some] = 0.0
+    first, kept, ended = 0, list[Any](), slot.result()
+    begun = slot.snapshot() if ended is None else ended
+    if begun is None:
+        state = setting.first_state(both, start if isinstance(start, str) else start[some], rng)
+    else:
+        first, added, presence, reached, rng.bit_generator.state = begun
+        state, kept = State(**reached), slot.pieces(added)
     # What extra components are begun from, counts that are left over, is lost in the heat.
     heated = isinstance(start, str) and start == "all" and known == len(both)
-    for number in range(sum(rounds)):
-        share = setting.step(state, rng, HEAT * FALL**number if heated and number < HEATED else 0.0, number < rounds[0])
-        tell(number)
-        if number >= rounds[0]:
-            presence[some] += share
-            loadings[some] = state.loadings
-            kept.append(csr_array(loadings.reshape(1, -1).astype(np.float32)))
-            prevalence.append(state.chances)
-            shared.append((state.shape, state.dispersion))
-            extra.append(state.components[known:].copy())
-    presence /= rounds[1]
-    return Drawn(vstack(kept, format="csr"), presence, np.array(prevalence), np.array(shared), np.array(extra))
+    try:
+        for number in range(first, sum(rounds)):
+            if slot.due():
+                slot.save((number, len(kept), presence, vars(state), rng.bit_generator.state))
+            heat = HEAT * FALL**number if heated and number < HEATED else 0.0
+            share = setting.step(state, rng, heat, number < rounds[0])
+            tell(number)
+            if number >= rounds[0]:
+                presence[some] += share
+                loadings[some] = state.loadings
+                drawn = csr_array(loadings.reshape(1, -1).astype(np.float32))
+                own = state.chances, (state.shape, state.dispersion), state.components[known:].copy()
+                kept.append((drawn.data, drawn.indices, *own))
+                slot.add(kept[-1])
+    except KeyboardInterrupt:
+        if len(kept) < FEWEST:
+            raise
+    if ended is None and len(kept) == rounds[1]:
+        slot.end((sum(rounds), len(kept), presence, vars(state), rng.bit_generator.state))
+    presence = presence / len(kept)
+    sizes, (data, indices, *shared) = (1, loadings.size), zip(*kept, strict=True)
+    rows = [csr_array((*own, [0, len(own[0])]), shape=sizes) for own in zip(data, indices, strict=True)]
+    prevalence, of_rows, extra = map(np.array, shared)
+    return Drawn(vstack(rows, format="csr"), presence, prevalence, of_rows, extra, len(kept) == rounds[1])
 
 
 class Setting:
