@@ -23,7 +23,7 @@ from bayesnmf.results.batches import widened
 from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.checks import check_distribution, check_fit
 from bayesnmf.results.datatree import GIVEN_TOTALS
-from bayesnmf.results.draws import restrict_rows
+from bayesnmf.results.draws import noises_of_draws, restrict_rows
 from bayesnmf.results.estimates import Draws, take_features
 from bayesnmf.results.record import effective_loadings
 from bayesnmf.results.resampling import is_resampled, runs_of_draws, share_effective
@@ -122,7 +122,7 @@ class _Entries:
     """Counts and draws of the candidate entries; entry c is row c // m and feature c % m of the chosen ones."""
 
     def __init__(self, fit: Fit, features: Array | None) -> None:
-        self.fit = fit
+        self.fit, self.asked = fit, features
         self.counts: csr_array = take_features(fit.counts.matrix.astype(np.float64), features)
         self.features, self.noise = take_features(fit.feature_names, features), fit.noise.of_features(features)
         self.mask = None if fit.counts.mask is None else fit.counts.mask.as_entries
@@ -153,7 +153,10 @@ class _Entries:
             means += self.loadings[:, :, i, k] * self.components[:, :, k, j]
         if self.draws.factors is not None:
             means *= self.draws.factors[:, :, self.fit.counts.batch.codes[i], j]
-        return self._logs(chosen).at(means)
+        logs, noise_at = self._logs(chosen), noises_of_draws(self.fit, means.shape[:2])
+        for at in np.ndindex(means.shape[:2]):
+            means[at] = logs.under(noise_at(at).of_features(self.asked)).at(means[at])  # each with its own dispersion
+        return means
 
     def _logs(self, chosen: Array) -> LogProbabilities:
         return LogProbabilities(self.noise, self.counts_at(chosen), np.divmod(chosen, self.counts.shape[1]))

@@ -16,6 +16,7 @@ DESCRIPTION = (
 )
 EXAMPLES = """  bayesnmf assign tumours.SBS96.all COSMIC_v3.4_SBS_GRCh38.txt --noise nb2
   bayesnmf assign counts.csv fit.nc --least 0.5 --out present.tsv --plot present.png
+  bayesnmf assign counts.csv fit.nc --checkpoint run --save found.nc
   bayesnmf assign counts.csv known.csv --draws 400 --warmup 200 --json --quiet"""
 
 

@@ -63,7 +63,7 @@ class Batch:
 
     def __post_init__(self) -> None:
         if self.shape is not None:
-            object.__setattr__(self, "shape", check_positive(self.shape, "shape"))
+            object.__setattr__(self, "shape", check_shape_of_factors(self.shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +104,20 @@ class Batches:
         return np.asarray(self.members @ np.asarray(factor, np.float64))
 
 
+SMALLEST_SHAPE = 1e-3  # of Gamma(a, a), whose standard deviation 1/√a is 32 times its mean there
+
+
+def check_shape_of_factors(shape: Any) -> float:
+    """Return the shape of the prior of factors; refuse one with which factors have no scale that can be computed."""
+    found = check_positive(shape, "shape")
+    if found < SMALLEST_SHAPE:
+        raise ValueError(
+            f"shape must be at least {SMALLEST_SHAPE:g}, where factors of features differ by a factor of hundreds: found "
+            f"{found:g}; leave shape out, to learn it"
+        )
+    return found
+
+
 def with_batch(counts: Any, batch: Any, source: Any = None) -> Any:
     """Return counts with the given batches of their rows; with their own if none are given.
 
@@ -127,6 +141,11 @@ def with_batch(counts: Any, batch: Any, source: Any = None) -> Any:
     if len(names) < 2:
         raise ValueError(
             f"batch must have at least two different labels: found {shown(names[0])} alone; leave batch out"
+        )
+    if len(names) == len(labels):
+        warn_of_data(
+            f"batch has another label for each of {len(labels)} rows, so that factors of features take up what rows "
+            "differ in, and nothing is left for components; give rows that were measured together the same label"
         )
     return replace(counts, batch=Batches(np.array(names, dtype=object), _codes(labels, names), given.shape))
 

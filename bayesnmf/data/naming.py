@@ -96,9 +96,12 @@ def _of_matrices(counts: Counts, fitted: SeveralCounts, argument: str, of: str) 
             "bayesnmf.read_counts"
         )
     told = fitted.matrices
-    weights = told.weights[told.codes]
+    weights, has = told.weights[told.codes], None
     if isinstance(counts, SeveralCounts):
         own, places = counts.matrices, np.full(fitted.shape[1], -1)
+        if counts.has is not None:
+            has = np.zeros((counts.shape[0], len(told.names)), bool)
+            has[:, [told.names.index(name) for name in own.names if name in told.names]] = counts.has
         for name in own.names:
             here = counts.features_of(name)
             there = fitted.features_of(check_choice(name, f"names of the matrices of {argument}", told.names))
@@ -115,7 +118,7 @@ def _of_matrices(counts: Counts, fitted: SeveralCounts, argument: str, of: str) 
     made = _gathered(counts, fitted, places)
     matrix = canonical(made.matrix * weights, made.dtype) if np.any(weights != 1) else made.matrix
     exposures = made.row_exposure, made.feature_exposure
-    return SeveralCounts(matrix, made.row_names, fitted.feature_names, *exposures, made.mask, matrices=told)
+    return SeveralCounts(matrix, made.row_names, fitted.feature_names, *exposures, made.mask, matrices=told, has=has)
 
 
 def _places(given: Array, names: Array, argument: str, of: str) -> Array:

@@ -12,6 +12,7 @@ concentrations λ / s.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -47,12 +48,22 @@ class LogProbabilities:
     """
 
     def __init__(self, noise: Noise, counts: Array, at: tuple[Array, Array] | None = None) -> None:
-        self.noise, self.counts, self.constant = noise, counts, gammaln(counts + 1)
+        self.counts, self.places, self.constant, self.some = counts, at, gammaln(counts + 1), counts > 0
+        self._take(noise)
+
+    def under(self, noise: Noise) -> LogProbabilities:
+        """Return the same under a noise with another dispersion, as of a draw."""
+        found = copy(self)
+        found._take(noise)
+        return found
+
+    def _take(self, noise: Noise) -> None:
+        self.noise = noise
         if isinstance(noise, NegativeBinomial):
             s = dispersions_of_entries(noise)
-            if at is not None:
-                s = s[tuple(place if size > 1 else 0 for place, size in zip(at, s.shape, strict=True))]
-            self.dispersions, self.some = np.broadcast_to(s, counts.shape), counts > 0
+            if self.places is not None:
+                s = s[tuple(place if size > 1 else 0 for place, size in zip(self.places, s.shape, strict=True))]
+            self.dispersions = np.broadcast_to(s, self.counts.shape)
 
     def at(self, means: Array) -> Array:
         """Return them for means (…, n, m) or (…, entries)."""

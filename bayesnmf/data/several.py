@@ -60,9 +60,13 @@ class SeveralCounts(Counts):
     Attributes
     ----------
     matrices : Matrices
+    has : ndarray (n, matrices) or None
+        Which rows each matrix has, where an entry, or all of a row, may yet be missing. None says that it has those
+        with an observed entry.
     """
 
     matrices: Matrices = field(default_factory=_none)
+    has: Array | None = None
 
     def features_of(self, name: Any) -> Array:
         """Return the positions of the features of a matrix."""
@@ -70,6 +74,8 @@ class SeveralCounts(Counts):
 
     def rows_of(self, name: Any) -> Array:
         """Return the positions of the rows that a matrix has."""
+        if self.has is not None:
+            return np.flatnonzero(self.has[:, self.matrices.code(name)])
         seen = (
             np.ones(self.shape[0], bool) if self.mask is None else self.mask.features(self.features_of(name)).seen_rows
         )
@@ -86,6 +92,10 @@ class SeveralCounts(Counts):
         names = self.row_names, self.matrices.features[at]
         found = Counts(matrix, *names, self.row_exposure, exposure, mask).rows(self.rows_of(name))
         return found if found.mask is None or found.mask.number else found.with_mask(None)
+
+    def of_rows(self, index: Any) -> dict[str, Any]:
+        """Return what belongs to some rows beside their counts, with which matrices have them."""
+        return {**super().of_rows(index), "has": None if self.has is None else self.has[index]}
 
     def as_one(self) -> Counts:
         """Return the same counts as one matrix."""

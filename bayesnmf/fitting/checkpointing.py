@@ -184,10 +184,16 @@ def _ended_fit(keeper: Keeper, job: Job) -> FitRecord | None:
         if whole:
             try:
                 found = read_fit(path)
-            except ValueError:  # such as counts on disk that are elsewhere now
+            except ValueError as error:  # such as counts on disk that are elsewhere now
+                warnings.warn(
+                    f"the fit in {keeper.folder} had ended, but cannot be read, and is done again: {error}",
+                    UserWarning,
+                    skip_file_prefixes=(PACKAGE,),
+                )
                 return None
             if found.seed == job.seed and digest_of_counts(found.counts) == digest_of_counts(job.counts):
-                return replace(found, counts=job.counts, options=job.options)
+                batch = found.batch and replace(found.batch, names=job.counts.batch.names)  # names are no settings
+                return replace(found, counts=job.counts, options=job.options, batch=batch)
     return None
 
 

@@ -22,7 +22,7 @@ class Checkpoint:
 
     See Also
     --------
-    fit, select, modes, compare : take it, or a path.
+    fit, select, modes, compare, assign : take it, or a path.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,9 +16,17 @@ from bayesnmf.data.probabilities import LogProbabilities
 from bayesnmf.data.several import coordinates_of
 from bayesnmf.options import METHODS
 from bayesnmf.priors.log_linear import EFFECTS, SHAPES
+from bayesnmf.priors.noise import Noise
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_distribution, check_fit
-from bayesnmf.results.draws import LIMIT, chains_and_draws, drawn_dispersions, draws_size, restrict_rows
+from bayesnmf.results.draws import (
+    LIMIT,
+    chains_and_draws,
+    drawn_dispersions,
+    draws_size,
+    noises_of_draws,
+    restrict_rows,
+)
 from bayesnmf.results.effects import variables_of_effects
 from bayesnmf.results.estimates import Draws, evenly_spaced, take_features
 from bayesnmf.results.intervals import for_draws, source_of_intervals
@@ -298,21 +306,25 @@ def _exposures_group(fit: FitRecord, features: Array | None) -> dict[str, xr.Dat
     return {"constant_data": xr.Dataset(values)} if values else {}
 
 
-def _entries(fit: FitRecord, values: Draws, features: Array | None) -> Iterator[tuple[tuple[int, ...], Array]]:
+def _entries(fit: FitRecord, values: Draws, features: Array | None) -> Iterator[tuple[tuple[int, int], Array]]:
     """Yield the position (chain, draw) and the means (n, m) of every draw."""
     loadings = effective_loadings(fit, values.loadings, values.scale, values.components)
     for at in np.ndindex(values.chains, values.draws):
         own = loadings[at], values.components[at], None if values.factors is None else values.factors[at]
         left, right = factors_of_means(fit, *own, features)
-        yield at, left @ right
+        yield (at[0], at[1]), left @ right
+
+
+def _noises(fit: FitRecord, values: Draws) -> Callable[[tuple[int, int]], Noise]:
+    return noises_of_draws(fit, (values.chains, values.draws))
 
 
 def _log_likelihood_group(fit: FitRecord, values: Draws, features: Array | None) -> xr.Dataset:
     counts = take_features(fit.counts.matrix, features).toarray().astype(np.float64)
     logs = LogProbabilities(fit.noise.of_features(features), counts)
-    out = np.empty((values.chains, values.draws, *counts.shape))
+    out, noise_at = np.empty((values.chains, values.draws, *counts.shape)), _noises(fit, values)
     for at, means in _entries(fit, values, features):
-        out[at] = logs.at(means)
+        out[at] = logs.under(noise_at(at).of_features(features)).at(means)
     group = xr.Dataset({"counts": (("chain", "draw", "row", "feature"), out)})
     return group.assign_attrs(note=GIVEN_TOTALS) if MODELS[fit.model].given_totals else group
 
@@ -320,7 +332,7 @@ def _log_likelihood_group(fit: FitRecord, values: Draws, features: Array | None)
 def _predictive_group(fit: FitRecord, values: Draws, features: Array | None, seed: int) -> xr.Dataset:
     rng = replication_rng(seed)
     n, m = fit.counts.shape[0], values.components.shape[-1]
-    out = np.empty((values.chains, values.draws, n, m), np.int64)
+    out, noise_at = np.empty((values.chains, values.draws, n, m), np.int64), _noises(fit, values)
     for at, means in _entries(fit, values, features):
-        out[at] = replicate(fit, means, rng, features)
+        out[at] = replicate(fit, means, rng, features, noise_at(at))
     return xr.Dataset({"counts": (("chain", "draw", "row", "feature"), out)})

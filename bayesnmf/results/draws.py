@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import repeat
 
 from bayesnmf.checks import check_available, check_count, check_size
+from bayesnmf.priors.noise import NegativeBinomial, Noise
 from bayesnmf.results.estimates import Draws, evenly_spaced, take_features
 from bayesnmf.results.record import DISPERSION, FitRecord
 from bayesnmf.types import Array
@@ -85,11 +88,36 @@ def drawn_dispersions(fit: FitRecord, number: tuple[int, int], features: Array |
 
     They have one more axis, that of rows or features, if each has its own dispersion.
     """
-    drawn = (fit.statistics or {}).get(DISPERSION)
-    if drawn is None or drawn.shape[:2] != fit.estimate.held:
+    drawn = _dispersions_of_kept(fit)
+    if drawn is None:
         return None
     chosen = drawn[: number[0], evenly_spaced(number[1], drawn.shape[1])]
     return take_features(chosen, features) if getattr(fit.noise, "by", None) == "feature" else chosen
+
+
+def _dispersions_of_kept(fit: FitRecord) -> Array | None:
+    """Return the dispersions of the kept draws, which may be some of all; None if none are drawn."""
+    drawn = (fit.statistics or {}).get(DISPERSION)
+    if drawn is None:
+        return None
+    drawn = drawn[:, :: int(fit.diagnostics.get("kept_every", 1))]
+    return drawn if drawn.shape[:2] == fit.estimate.held else None
+
+
+def noises_of_draws(fit: FitRecord, number: tuple[int, int]) -> Callable[[tuple[int, int]], Noise]:
+    """Return what returns the noise at a draw of as many chains and draws as `Draws.take` returns."""
+    drawn, noise = drawn_dispersions(fit, number, None), fit.noise
+    if drawn is None or not isinstance(noise, NegativeBinomial):
+        return lambda at: noise
+    return lambda at: noise.with_dispersion(drawn[at])
+
+
+def iterate_noises(fit: FitRecord, draws: int) -> Iterator[Noise]:
+    """Yield the noise at each of the draws that the estimate of a fit iterates over."""
+    drawn, noise = _dispersions_of_kept(fit), fit.noise
+    if drawn is None or not isinstance(noise, NegativeBinomial):
+        return repeat(noise)
+    return (noise.with_dispersion(drawn[at]) for at in fit.estimate.places(draws))  # type: ignore[union-attr]
 
 
 def moments_of_rows(name: str, values: Array, rows: Array) -> Array:

@@ -11,10 +11,11 @@ import numpy as np
 from bayesnmf.checks import check_available, check_count, check_names, check_size
 from bayesnmf.data.checks import check_complete, check_drawable
 from bayesnmf.data.drawing import drawn_counts, drawn_given_totals
+from bayesnmf.priors.noise import Noise
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.batches import iterate_factors
 from bayesnmf.results.checks import check_distribution
-from bayesnmf.results.draws import LIMIT, restrict_rows
+from bayesnmf.results.draws import LIMIT, iterate_noises, restrict_rows
 from bayesnmf.results.estimates import TakeRows
 from bayesnmf.results.record import FitRecord, effective_loadings, factors_of_means
 from bayesnmf.types import Array
@@ -25,8 +26,8 @@ def sample_posterior_predictive(
 ) -> Array:
     """Return replicated counts (draws, rows, m), whole numbers, with one set for each posterior draw.
 
-    Counts have the noise of the fit, with its dispersion in every draw; under dirichlet_poisson they are multinomial,
-    or Dirichlet-multinomial, with the given row totals, rounded to whole numbers. A point estimate gives counts at its
+    Counts have the noise of the fit, with the dispersion of each draw where it is drawn; under dirichlet_poisson they
+    are multinomial, or Dirichlet-multinomial, with the given row totals, rounded to whole numbers. A point estimate gives counts at its
     point, without the uncertainty of the parameters. Draws of gibbs and nuts are evenly spaced among all chains.
     """
     check_distribution(fit, "replicated counts")
@@ -40,10 +41,11 @@ def sample_posterior_predictive(
     part = restrict_rows(fit, positions)
     rng = replication_rng(seed)
     out = np.empty((draws, n, m), np.int64)
-    for index, (take, components, factors) in enumerate(draws_to_replicate(part, draws, seed)):
+    drawn = zip(draws_to_replicate(part, draws, seed), iterate_noises(part, draws), strict=False)
+    for index, ((take, components, factors), noise) in enumerate(drawn):
         loadings = effective_loadings(part, *take(slice(0, n)), components)
         left, right = factors_of_means(part, loadings, components, factors)
-        out[index] = replicate(part, left @ right, rng)
+        out[index] = replicate(part, left @ right, rng, noise=noise)
     return out
 
 
@@ -77,10 +79,19 @@ def replication_rng(seed: int) -> np.random.Generator:
     return np.random.default_rng([seed, 1])
 
 
-def replicate(fit: FitRecord, means: Array, rng: np.random.Generator, features: Array | None = None) -> Array:
-    """Draw counts of all or some features with given means; of given totals, the other features take the rest."""
+def replicate(
+    fit: FitRecord,
+    means: Array,
+    rng: np.random.Generator,
+    features: Array | None = None,
+    noise: Noise | None = None,
+) -> Array:
+    """Draw counts of all or some features with given means; of given totals, the other features take the rest.
+
+    The noise is that of a draw, if it has a dispersion of its own, and by default that of the fit.
+    """
     check_drawable(means, "fit smaller counts")
-    noise = fit.noise.of_features(features)
+    noise = (noise or fit.noise).of_features(features)
     if not MODELS[fit.model].given_totals:
         return drawn_counts(noise, means, rng)
     totals = fit.counts.row_totals[:, None]

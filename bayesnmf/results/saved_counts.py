@@ -28,6 +28,7 @@ from bayesnmf.results.saved_checks import check_found_store
 
 EXPOSURES = ("row_exposure", "feature_exposure")
 MATRICES = ("matrices", "matrix_of_feature", "own_feature_names", "weights")
+HAS = "has_rows"  # which rows each matrix has; files of earlier versions lack it
 MASK = ("mask_indices", "mask_indptr")
 
 
@@ -45,7 +46,7 @@ def encode_counts(counts: Counts, near: Path) -> Group:
     if isinstance(counts, SeveralCounts):
         told = counts.matrices
         values = np.array(told.names, dtype=object), told.codes, told.features, told.weights
-        arrays |= dict(zip(MATRICES, values, strict=True))
+        arrays |= {**dict(zip(MATRICES, values, strict=True)), HAS: counts.has}
     if counts.batch is not None:
         arrays |= {"batch_names": counts.batch.names, "batch_codes": counts.batch.codes}
         about |= {} if counts.batch.shape is None else {"batch_shape": counts.batch.shape}
@@ -74,7 +75,7 @@ def decode_counts(group: Group, near: Path, *, by_sums: bool = False) -> Counts:
     if MATRICES[0] in parts:
         of_matrices, *others = (parts[name] for name in MATRICES)
         told = Matrices(tuple(str(each) for each in of_matrices), *others)
-        return SeveralCounts(matrix, *names, **more, matrices=told)
+        return SeveralCounts(matrix, *names, **more, matrices=told, has=parts.get(HAS))
     return Counts(matrix, *names, **more)
 
 

@@ -194,3 +194,23 @@ def test_sweeps_and_new_counts_leave_the_prior_as_it_is(sampler, kind, mask):
         batches = own.reshape(30, -1, own.shape[1]).mean(axis=1)
         error = np.sqrt(batches.var(axis=0, ddof=1) / len(batches) + theirs.var(axis=0) / steps)
         assert np.abs((own.mean(axis=0) - theirs.mean(axis=0)) / error).max() < 4.5
+
+
+@pytest.mark.parametrize("shape", [1e-300, 1e-9, 9e-4])
+def test_a_shape_with_which_factors_have_no_scale_is_refused(shape):
+    with pytest.raises(ValueError, match=r"shape must be at least 0\.001, .*leave shape out, to learn it"):
+        bayesnmf.Batch(list("ab") * 6, shape=shape)
+
+
+def test_the_smallest_shape_and_large_ones_have_a_finite_trace():
+    counts = np.random.default_rng(0).poisson(3, (12, 5))
+    for shape in (1e-3, 1e12):
+        fit = bayesnmf.fit(counts, rank=2, seed=0, batch=bayesnmf.Batch(list("ab") * 6, shape=shape))
+        assert np.isfinite(fit.trace).all()
+        assert np.isfinite(fit.batch_factors().to_numpy()).all()
+
+
+def test_a_label_for_every_row_is_told():
+    counts = np.random.default_rng(0).poisson(3, (6, 5))
+    with pytest.warns(bayesnmf.DataWarning, match="batch has another label for each of 6 rows"):
+        bayesnmf.fit(counts, rank=2, seed=0, batch=list("abcdef"))

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from plain import plain_vi
-from scipy.stats import poisson
+from scipy.stats import nbinom, poisson
 from smallfits import COUNTS, QUICK, K, M, N, every_method, every_model, fit, parameter_fit, quietly
 from suites import mostly_long
 
 import bayesnmf
-from bayesnmf import NUTS, Gamma, Priors
+from bayesnmf import NUTS, Gamma, Gibbs, NegativeBinomial, Priors
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results import datatree
 
@@ -234,3 +234,35 @@ def test_arviz_takes_the_tree_of_q_without_a_warning():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Estimated shape parameter of Pareto")  # few draws
         assert np.isfinite(az.loo(tree).elpd)
+
+
+NOISES = [
+    ("nb1", None), ("nb2", None), (NegativeBinomial("quadratic", "row"), None),
+    (NegativeBinomial("linear", "feature"), None), ("nb2", {"one": COUNTS.iloc[:, :4], "two": COUNTS.iloc[:, 4:]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("noise", "several"), mostly_long(NOISES, (1, 4)))
+def test_log_likelihoods_are_of_the_dispersion_of_each_draw(noise, several):
+    options = Gibbs(start="random", chains=2, draws=30, warmup=30, threads=1)
+    counts = COUNTS if several is None else several
+    fit = bayesnmf.fit(counts, rank=2, method="gibbs", seed=0, noise=noise, options=options)
+    rows, features = fit.row_names[[4, 1]], fit.feature_names[[7, 2, 3]]
+    tree = fit.to_datatree(log_likelihood=True, rows=rows, features=features)
+    drawn, x = tree["posterior"], fit.counts.matrix.toarray()[[4, 1]][:, [7, 2, 3]]
+    s = drawn["dispersion"].to_numpy()
+    match fit.noise.by:
+        case None:
+            s = s[..., None, None]
+        case "row":
+            s = s[..., None]
+        case "feature":
+            s = s[..., None, :]
+        case "matrix":
+            s = s[..., fit.noise.groups.codes[[7, 2, 3]]][..., None, :]
+    means = drawn["loadings"].to_numpy() @ drawn["components"].to_numpy()
+    size = means / s if fit.noise.variance == "linear" else np.broadcast_to(1 / s, means.shape)
+    expected = nbinom.logpmf(x, size, size / (size + means))
+    np.testing.assert_allclose(tree["log_likelihood"]["counts"], expected, rtol=1e-9)
+    whole = fit.to_datatree(log_likelihood=True, entries=True)
+    assert az.loo(whole).elpd == pytest.approx(bayesnmf.loo(fit).elpd, rel=1e-9)

@@ -124,6 +124,26 @@ def test_views_work_on_one_matrix(method, tmp_path) -> None:
     assert len(bayesnmf.markers(own)) > 0
 
 
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+def test_rows_that_a_matrix_has_stay_though_all_their_entries_are_missing(suffix, tmp_path) -> None:
+    """Row s4 of b is in its table, and masked whole; the first three rows are not in it."""
+    away = MATRICES["b"] < 0
+    away.loc["s4"] = True
+    fit = fitted(missing={"b": away})
+    fit.save(tmp_path / f"fit{suffix}")
+    for each in (fit, bayesnmf.load(tmp_path / f"fit{suffix}")):
+        assert each.matrix("b").row_names.tolist() == MATRICES["b"].index.tolist()
+        assert each.matrix("a").row_names.tolist() == MATRICES["a"].index.tolist()
+        assert each.matrix("b").counts.mask.seen_rows.tolist() == [True, False] + [True] * 7
+    own, few = fit.matrix("b"), fit.counts.rows([0, 4, 7])
+    assert few.of("b").row_names.tolist() == ["s4", "s7"]
+    assert own.shares().shape[0] == len(MATRICES["b"]) * K
+    own.expected(rows=["s4"])
+    repr(own)
+    new = fit.project({"b": MATRICES["b"].iloc[:3], "a": MATRICES["a"].iloc[:5]})
+    assert new.matrix("b").row_names.tolist() == ["s3", "s4", "s5"]
+
+
 def test_only_a_fit_of_several_matrices_has_them() -> None:
     with pytest.raises(ValueError, match="fit must be of several matrices for this"):
         bayesnmf.fit(COUNTS, rank=K, seed=0, options=OPTIONS["map"], method="map").matrix("a")

@@ -257,7 +257,7 @@ def _frame_of(covariates: Any) -> tuple[Any, Array | None]:
     rows = None if columns_alone and is_counted(covariates.index) else rows
     if isinstance(values, pd.DataFrame):
         named = values.rename(columns=readable)
-        for place in np.flatnonzero(named.dtypes == object):
+        for place in (place for place, kind in enumerate(named.dtypes) if kind.kind == "O"):
             named.isetitem(place, readable_names(named.iloc[:, place].to_numpy()))
         return named.infer_objects(), rows
     array = np.asarray(values)
