@@ -49,7 +49,8 @@ def draw(name: str, prior: Prior, *families: str, **sizes: int) -> jax.Array:
     name : str
         Name of the site.
     prior : mapping or "parameter"
-        Hyperparameters, as in the table above.
+        Hyperparameters: ``{"shape": a, "rate": b}``, ``{"concentration": α}`` or another mapping of the table of
+        `bayesnmf.models.factors`.
     *families : str
         Families that the model allows here: "gamma", "dirichlet", "scaled dirichlet", "parameter".
     **sizes : int

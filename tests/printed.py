@@ -23,6 +23,7 @@ from bayesnmf.data.mutations import sbs96_types
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+REFUSED = re.compile(r"^\| (`.*`) \| refused")  # a row of a table with a call that does not run
 BACKTICKS = re.compile(r"(?<!`)(`{1,2})(?!`)([^`\n]+?)\1(?!`)")
 
 
@@ -34,7 +35,8 @@ def blocks_of(page: Path) -> list[str]:
 
 def calls_of(text: str) -> list[str]:
     """Return the calls and settings in backticks of a text without its blocks, each once, in order."""
-    quoted = [quote for _, quote in BACKTICKS.findall(FENCE.sub("", text))]
+    lines = [line for line in FENCE.sub("", text).splitlines() if not REFUSED.search(line)]
+    quoted = [quote for _, quote in BACKTICKS.findall("\n".join(lines))]
     return list(dict.fromkeys(quote.strip() for quote in quoted if is_code(quote)))
 
 
@@ -79,7 +81,7 @@ def small_modes() -> bayesnmf.Modes:
 def annotated() -> Any:
     anndata = __import__("anndata")
     obs = pd.DataFrame({"celltype": pd.Categorical(list("abc") * 10), "batch": list("ab") * 15,
-                        "disease": ["no", "yes"] * 15, "age": np.arange(30.0)}, index=ROWS)  # fmt: skip
+                        "donor": list("xyz") * 10, "disease": ["no", "yes"] * 15, "age": np.arange(30.0)}, index=ROWS)  # fmt: skip
     var = pd.DataFrame({"symbol": FEATURES}, index=[f"ENSG{j}" for j in range(20)])
     counts = small_counts().to_numpy()
     return anndata.AnnData(X=counts.astype(float), obs=obs, var=var, layers={"counts": counts})
@@ -114,7 +116,9 @@ class Names(dict):
 
 
 def other_matrix(columns: int) -> pd.DataFrame:
-    return pd.DataFrame(np.random.default_rng(columns).poisson(2, (30, columns)), ROWS, [f"h{j}" for j in range(columns)])
+    return pd.DataFrame(
+        np.random.default_rng(columns).poisson(2, (30, columns)), ROWS, [f"h{j}" for j in range(columns)]
+    )
 
 
 STAND_INS: dict[str, Any] = {
@@ -156,6 +160,7 @@ STAND_INS: dict[str, Any] = {
     "loadings": lambda: bayesnmf.Gamma(1.0, 1.0),
     "components": lambda: bayesnmf.Dirichlet(1.0),
     "digits": lambda: bayesnmf.datasets.digits().rows(range(0, 300, 10)),
+    "of_batches": lambda: small_fit(method="gibbs", batch=list("ab") * 15, options=None),
     "path": lambda: "counts.csv",
     "model": lambda: "gamma_poisson",
     "models": lambda: ("gamma_poisson",),
@@ -219,12 +224,15 @@ OF_PAGES: dict[str, Any] = {
     "docs/fields/cells.md": lambda: {"samples": small_counts(), "frame": two_treatments(), "other": other_cells()},
     "docs/modes.md": lambda: {"fit": small_fit(method="smc", options=bayesnmf.SMC(particles=8, runs=2))},
 }
-ELSEWHERE = {"/fast/disk": ".", "/shared/scratch": ".", "/shared/run": "run"}
+ELSEWHERE = {"/fast/disk": ".", "/shared/scratch": ".", "/shared/run": "run", "range(1000)": "range(10)"}
+SMALLER = {"range(0, 1797, 6)": "range(0, 1797, 60)"}
 
 
 def other_cells() -> Any:
     anndata = __import__("anndata")
-    return anndata.AnnData(X=small_counts().to_numpy()[:6].astype(float), var=pd.DataFrame({"symbol": FEATURES}, FEATURES))
+    return anndata.AnnData(
+        X=small_counts().to_numpy()[:6].astype(float), var=pd.DataFrame({"symbol": FEATURES}, FEATURES)
+    )
 
 
 def texts_of_topics() -> list[str]:
@@ -248,6 +256,16 @@ VALUES = {
     "density": "0.5", "neighbourhood": "0.3",
 }  # fmt: skip
 BETWEEN = {"project": "new", "transform": "new", "with_intervals": "'sampled'", "modes": "counts, rank=2, starts=2"}
+# What runs for a quotation that stands for something else, or for a fit of another kind.
+INSTEAD: dict[str, str] = {
+    "simulate(covariates=…, effects=…)":
+        "bayesnmf.simulate(size=(30, 8), rank=2, formula='~ x', covariates=frame[['x']], effects=[[.1, .1], [.1, .2]])",
+    'method="bld"': "bayesnmf.fit(counts, 'dirichlet_gamma', 2, 'bld')",
+    'fit.diagnostics["least_gradient"]': "bayesnmf.fit(counts, rank=2, method='map').diagnostics['least_gradient']",
+    "fit.posterior.factors": "of_batches.posterior.factors",
+    'fit.statistics["batch_shape"]': "of_batches.statistics['batch_shape']",
+    'fit.statistics["dispersion"]': "bayesnmf.fit(counts, 2, method='gibbs', noise='nb1').statistics['dispersion']",
+}  # fmt: skip
 ELLIPSIS = re.compile(r"…|\.\.\.")
 
 
@@ -287,9 +305,7 @@ class AsWritten(ast.NodeTransformer):
                 node.func = ast.Attribute(ast.Name(owner, ast.Load()), name, ast.Load())
         called = public(node.func, self.names)
         if callable(called) and not any(isinstance(each, ast.Starred) for each in node.args):
-            node.keywords += [
-                ast.keyword(each, ast.Name(each, ast.Load())) for each in missing_of(called, node)
-            ]
+            node.keywords += [ast.keyword(each, ast.Name(each, ast.Load())) for each in missing_of(called, node)]
         return node
 
     def has(self, owner: str, name: str) -> bool:
@@ -301,15 +317,16 @@ def missing_of(called: Any, node: ast.Call) -> list[str]:
     given = {keyword.arg for keyword in node.keywords}
     if None in given:
         return []
-    parameters = list(inspect.signature(called).parameters.values())[len(node.args) :]
+    parameters = [each for each in inspect.signature(called).parameters.values() if each.name != "self"]
+    parameters = parameters[len(node.args) :]
     free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [each.name for each in parameters if each.default is each.empty and each.kind not in free
-            and each.name not in given | {"self"}]  # fmt: skip
+            and each.name not in given]  # fmt: skip
 
 
 def statement_of(quote: str, names: Mapping[str, Any]) -> ast.Module:
     """Return what is to be run for a call or settings in backticks."""
-    code = filled(quote)
+    code = INSTEAD.get(quote) or filled(quote)
     code = f"fit{code}" if code.startswith(".") else code
     setting = SETTING.match(code)
     if setting and setting[1] in inspect.signature(bayesnmf.fit).parameters:
@@ -335,7 +352,7 @@ QUICK = {
     bayesnmf.SVI.__init__: {"max_iter": 20},
     inspect.unwrap(bayesnmf.compare): {"methods": ("map", "vi", "gibbs")},
     inspect.unwrap(bayesnmf.modes): {"starts": 3},
-    inspect.unwrap(bayesnmf.select): {"splits": 2, "check": False},
+    inspect.unwrap(bayesnmf.select): {"check": False},
     inspect.unwrap(bayesnmf.predictive_checks): {"refits": 10},
     inspect.unwrap(bayesnmf.calibrate): {"simulations": 4, "draws": 9},
     inspect.unwrap(bayesnmf.log_evidence): {"runs": 2, "particles": 4, "refinement": 2},

@@ -7,8 +7,6 @@ the long tests run the blocks as they stand.
 import re
 import sys
 import warnings
-from contextlib import nullcontext
-from types import ModuleType
 from unittest.mock import MagicMock
 
 import matplotlib.pyplot as plt
@@ -17,7 +15,9 @@ from printed import (
     ELSEWHERE,
     OF_PAGES,
     PAGES,
+    REFUSED,
     ROOT,
+    SMALLER,
     Names,
     blocks_of,
     calls_of,
@@ -25,10 +25,13 @@ from printed import (
     run_code,
     scanpy_of_guides,
     statement_of,
+    topic_pages,
     write_files,
 )
 
 import bayesnmf
+from bayesnmf.inference.status import FitWarning
+from bayesnmf.priors.specification import MODELS
 
 RANKS = re.compile(r"ranks=range\((\d+), [^)]*\)")
 
@@ -43,41 +46,78 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def elsewhere(files, monkeypatch):
-    """Run in the folder of the files; libraries of other machines, as of a cluster, take every call."""
+    """Run in the folder of the files; libraries of clusters, which tests do not have, take every call."""
     monkeypatch.chdir(files)
-    monkeypatch.setitem(sys.modules, "scanpy", scanpy_of_guides())
-    for name in ("dask_jobqueue", "dask_kubernetes", "dask_kubernetes.operator", "distributed"):
-        monkeypatch.setitem(sys.modules, name, MagicMock(spec=ModuleType, **{f"{each}.return_value": None for each in ()}))
+    for name, stub in {"scanpy": scanpy_of_guides(), "pyLDAvis": topic_pages()}.items():
+        monkeypatch.setitem(sys.modules, name, stub)
+    for name in ("dask_jobqueue", "dask_kubernetes", "dask_kubernetes.operator"):
+        monkeypatch.setitem(sys.modules, name, MagicMock())
+    monkeypatch.setattr("distributed.Client", MagicMock())
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", bayesnmf.ConvergenceWarning)
+        warnings.simplefilter("ignore", FitWarning)
         warnings.simplefilter("ignore", bayesnmf.DataWarning)
         warnings.filterwarnings("ignore", message=".*infer_string")  # of pandas, about what anndata sets
         yield
     plt.close("all")
 
 
-def run_page(page, *, calls: bool, shortened: bool):
-    """Run the blocks of a page in order, in one set of names, and then the calls in backticks of its text."""
-    title = str(page.relative_to(ROOT))
-    names = Names(**OF_PAGES.get(title, dict)())
-    for block in blocks_of(page):
-        for path, here in ELSEWHERE.items():
-            block = block.replace(path, here)
-        run_code(RANKS.sub(r"ranks=(\1, \1 + 1)", block) if shortened else block, names, title)
-    for call in calls_of(page.read_text(encoding="utf-8")) if calls else ():
-        own = names.copy()
-        run_code(statement_of(RANKS.sub(r"ranks=(\1, \1 + 1)", call), own), own, f"{title}: {call}")
-        plt.close("all")
+def as_here(code: str, shortened: bool) -> str:
+    """Return code with paths of this machine and numbers of small counts; `shortened` with two of several ranks."""
+    for told, here in {**ELSEWHERE, **(SMALLER if shortened else {})}.items():
+        code = code.replace(told, here)
+    return RANKS.sub(r"ranks=(\1, \1 + 1)", code) if shortened else code
+
+
+def names_of(page) -> Names:
+    """Return the names of a page after its blocks have run, in order."""
+    return Names(**OF_PAGES.get(str(page.relative_to(ROOT)), dict)())
+
+
+def run_blocks(page, names: Names, shortened: bool) -> None:
+    for number, block in enumerate(blocks_of(page), 1):
+        run_code(as_here(block, shortened), names, f"{page.name}, block {number}")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_prints_runs(page, elsewhere):
     with quick():
-        run_page(page, calls=True, shortened=True)
+        run_blocks(page, names := names_of(page), shortened=True)
+        for call in calls_of(page.read_text(encoding="utf-8")):
+            own = names.copy()
+            run_code(statement_of(as_here(call, shortened=True), own), own, f"{page.name}: {call}")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=lambda page: page.stem)
 def test_the_blocks_of_a_page_run_as_they_stand(page, elsewhere):
-    with nullcontext():
-        run_page(page, calls=False, shortened=False)
+    run_blocks(page, names_of(page), shortened=False)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_calls_refused_is_refused(page):
+    """A row of a table that says so of a call, on the page of a model by this model."""
+    rows = [found[1] for line in page.read_text(encoding="utf-8").splitlines() if (found := REFUSED.match(line))]
+    model = page.stem if page.stem in MODELS else "gamma_poisson"
+    for quote in rows:
+        names = Names()
+        asked = statement_of(
+            f"bayesnmf.fit(counts, {model!r}, 2, options=bayesnmf.VI(max_iter=5), {quote.strip('`')})", names
+        )
+        with pytest.raises((TypeError, ValueError)):
+            run_code(asked, names, quote)
+
+
+def test_every_model_says_what_goes_with_it():
+    pages = [ROOT / "docs" / "models" / f"{model}.md" for model in MODELS]
+    for page in pages:
+        asked = {quote.split("=")[0] for quote in calls_of(page.read_text(encoding="utf-8"))}
+        refused = {line.split("=")[0].strip("| `") for line in page.read_text().splitlines() if REFUSED.match(line)}
+        assert {"noise", "batch", "formula", "missing", "seeds"} <= asked | refused, page
+
+
+@pytest.mark.parametrize(
+    "code", ["bayesnmf.fit(counts, ranks=3)", "fit.tops(3)", "bayesnmf.simulate(model, shape=(3, 2))", "loo(fit)"]
+)
+def test_what_does_not_run_is_found(code):
+    with quick(), pytest.raises((TypeError, ValueError, AttributeError, StopIteration)):
+        run_code(statement_of(code, names := Names()), names, code)

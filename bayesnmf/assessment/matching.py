@@ -58,9 +58,10 @@ class Match:
 
     @property
     def names(self) -> dict[int, str]:
-        """Labels of the reference by number of the component: ``fit.rename(found.names)``.
+        """Labels of the reference by number of the component, as in {0: "SBS2"}: ``fit.rename(found.names)``.
 
-        Numbers are left out, as the ``component 2`` of another fit is.
+        It is a mapping, not a list: components without a match are not in it. Labels that are numbers are left out, as
+        the ``component 2`` of another fit is.
         """
         pairs = zip(self.table["component"].tolist(), self.table["reference"], strict=True)
         return {number: str(label) for number, label in pairs if not says_place(label)}

@@ -210,7 +210,7 @@ def _frame_values(frame: Any, name: str) -> Any:
         if number.kind not in "biuf":
             raise TypeError(
                 f"{name} must be real numbers: column {column!r} has dtype {dtype}; "
-                "drop it, make it the index, or convert it with astype(float)"
+                f"drop it, make it the index, or convert it with frame[{column!r}].astype(float)"
             )
     if not (sparse and all(sparse)):
         return frame.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -248,7 +248,7 @@ def _checked(sparse: Any, name: str) -> Any:
 def _check_layout(values: Any, name: str) -> None:
     if values.dtype.kind not in "biuf":
         raise TypeError(
-            f"{name} must be real numbers: found dtype {values.dtype}; convert with astype(float), or {_FORMS}"
+            f"{name} must be real numbers: found dtype {values.dtype}; convert with x.astype(float), or {_FORMS}"
         )
     if values.ndim != 2:
         raise ValueError(

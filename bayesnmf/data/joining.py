@@ -44,8 +44,8 @@ def matrices_of(x: Any) -> dict[str, Any]:
         x = mudata.read_h5mu(x)
     if not is_several(x):
         raise TypeError(
-            f"weights must be those of several matrices, as in fit({{'sbs': X, 'id': Y}}, weights={{'id': 2}}): found "
-            f"counts in one, {type(x).__name__}; leave weights out"
+            f"weights must be those of several matrices, as in bayesnmf.fit({{'sbs': X, 'id': Y}}, "
+            f"weights={{'id': 2}}): found counts in one, {type(x).__name__}; leave weights out"
         )
     found = dict(getattr(x, "mod", x))
     if not found or not all(isinstance(name, str) and name for name in found):

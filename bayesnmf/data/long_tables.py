@@ -278,7 +278,7 @@ def warn_of_long(counts: Counts) -> bool:
     warn_of_data(
         f"counts look like a long table, with a row, a feature and a count in each line, but each column ({names}) "
         f"is taken as a feature; make it wide, as frame.pivot_table({count!r}, {row!r}, {feature!r}, 'sum', 0) does, "
-        'or write it to a file for read_counts(path, layout="long")'
+        'or write it to a file for bayesnmf.read_counts(path, layout="long")'
     )
     return True
 

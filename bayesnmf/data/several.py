@@ -140,7 +140,7 @@ def check_of_all(fit: Any, what: str) -> None:
     if fit.is_of_matrix:
         raise ValueError(
             f"{what} need the fit of all matrices, as loadings come from all of them: found that of one; give the fit "
-            "that matrix(name) was asked of"
+            "that fit.matrix(name) was asked of"
         )
 
 

@@ -57,7 +57,8 @@ def warn_of_mutation_types_in_rows(row_names: np.ndarray, feature_names: np.ndar
         number = f"the {len(rows.kind)}" if rows.is_complete else f"{len(rows.names)} of the {len(rows.kind)}"
         warn_of_data(
             f"counts have {number} mutation types ({rows.names[0]}, ...) in their rows, and rows must be "
-            "samples; transpose them: counts.T, read_counts(path, transpose=True), or --transpose on the command line"
+            "samples; transpose them: counts.T, bayesnmf.read_counts(path, transpose=True), or --transpose on the "
+            "command line"
         )
 
 

@@ -148,7 +148,7 @@ def check_has_learned(rows: int, what: str) -> None:
     """Refuse a request that needs components before the stream has learned from any rows."""
     if rows == 0:
         raise ValueError(
-            f"{what} needs a stream that has learned from rows: found none; call partial_fit(counts) first"
+            f"{what} needs a stream that has learned from rows: found none; call stream.partial_fit(counts) first"
         )
 
 

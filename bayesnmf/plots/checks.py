@@ -105,7 +105,7 @@ def check_any_objective(found: int, methods: Iterable[str]) -> None:
         noisy = "" if "svi" in methods else ", those by 'svi' with plots.objectives(fit)"
         raise ValueError(
             f"fits must have at least one by {listed}, which climb an objective: found none; "
-            f"draw fits by 'gibbs' and 'nuts' with plots.chains(fit){noisy}"
+            f"draw fits by 'gibbs' and 'nuts' with bayesnmf.plots.chains(fit){noisy}"
         )
 
 
@@ -188,7 +188,7 @@ def check_selections(given: Any, kind: type) -> list[Any]:
         if not isinstance(each, kind):
             raise TypeError(
                 f"selections must be results of bayesnmf.select: found {type(each).__name__}; give a list of them, "
-                "as in [select(counts), select(counts, criterion='stability')]"
+                "as in [bayesnmf.select(counts), bayesnmf.select(counts, criterion='stability')]"
             )
     return found
 
@@ -200,7 +200,7 @@ def check_checks_by_rank(given: Any, kind: type) -> dict[str, dict[int, Any]]:
         series = {"": series}
     found = {str(label): dict(each) for label, each in series.items()}
     if not found or not all(found.values()):
-        raise ValueError("checks must not be empty: give at least one rank, as in {8: predictive_checks(fit)}")
+        raise ValueError("checks must not be empty: give at least one rank, as in {8: bayesnmf.predictive_checks(fit)}")
     for each in found.values():
         for rank, one in each.items():
             check_count(rank, "the ranks of checks")

@@ -40,7 +40,7 @@ from bayesnmf.types import Array
 INTERVAL = 0.9
 MOST_NUMBERS = 30  # components whose cosines have room below their images; three digits up to half as many
 ENSEMBL = re.compile(r"ENS[A-Z]*\d{11}(\.\d+)?")
-SYMBOLS = "Ensembl identifiers: fit.rename(features=…), or fit(adata, feature_labels=…), shows gene symbols"
+SYMBOLS = "Ensembl identifiers: fit.rename(features=…), or bayesnmf.fit(adata, feature_labels=…), shows gene symbols"
 CHOSEN_BY = {
     "share": "greatest share",
     "lift": "greatest share × log lift",

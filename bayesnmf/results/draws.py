@@ -14,7 +14,7 @@ from bayesnmf.types import Array
 
 LIMIT = 2 * 2**30
 DEFAULT_CHAINS, DEFAULT_DRAWS = 4, 1000
-MORE = "make more with fit.with_intervals('sampled', draws=...), or draw from q, with_intervals('mean_field')"
+MORE = "make more with fit.with_intervals('sampled', draws=...), or draw from q, fit.with_intervals('mean_field')"
 MORE_REPLICATES = "make more with fit.with_intervals('bootstrap', draws=...)"
 
 

@@ -30,7 +30,8 @@ def to_pyldavis(fit: FitRecord) -> dict[str, Any]:
     -------
     dict
         ``topic_term_dists`` (K, m) and ``doc_topic_dists`` (n, K), whose rows sum to 1, ``doc_lengths`` (n,),
-        ``vocab``, a list of m names, and ``term_frequency`` (m,), of the n rows and m features with counts.
+        ``vocab``, a list of m names, and ``term_frequency`` (m,), of the n rows and m features with counts; and
+        ``sort_topics=False``, ``start_index=0``, so that its topics have the numbers of the components.
 
     Raises
     ------
@@ -58,6 +59,8 @@ def to_pyldavis(fit: FitRecord) -> dict[str, Any]:
         "doc_lengths": counts.row_totals[rows],
         "vocab": [str(name) for name in fit.feature_names[features]],
         "term_frequency": counts.feature_totals[features],
+        "sort_topics": False,
+        "start_index": 0,
     }
 
 

@@ -71,7 +71,7 @@ class Comparison(Shown):
     def card(self) -> Card:
         """Return what was found, and the measures that say so: a column for each method."""
         found = finding(self.table, reference := reference_of(self.fits))
-        shown = f"in nats; last rows: against {reference}; details(), or --verbose, shows all measures"
+        shown = f"in nats; last rows: against {reference}; found.details(), or --verbose, shows all measures"
         calls = [
             "print(found.details())  # all measures, and how they were made",
             "bayesnmf.plots.components(found.fits)",
