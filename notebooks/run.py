@@ -22,6 +22,7 @@ from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parent
 LONGEST, LONGEST_TOGETHER = 60, 300
+STRICT = "error::UserWarning"  # of kernels: nothing in a notebook may warn unseen; readers see cautions as warnings
 
 
 def data_folder() -> Path:
@@ -93,6 +94,7 @@ def main() -> int:
     if jobs > 1:  # threads of libraries that wait for each other's cores take a third of the time
         for library in ("OMP", "OPENBLAS", "MKL"):
             os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    os.environ["PYTHONWARNINGS"] = STRICT
     started = time.perf_counter()
     with ThreadPoolExecutor(jobs) as pool:
         running = {pool.submit(execute, path, asked.write): path for path in runnable(chosen(asked.names))}

@@ -5,12 +5,13 @@ import builtins
 import inspect
 import re
 import textwrap
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, wraps
 from pathlib import Path
-from typing import Any
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ from bayesnmf.data.mutations import sbs96_types
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-REFUSED = re.compile(r"^\| (`.*`) \| refused")  # a row of a table with a call that does not run
+REFUSED = re.compile(r"^\| (`\w+=.*`) \| refused")  # a row of a table with a call that does not run
 BACKTICKS = re.compile(r"(?<!`)(`{1,2})(?!`)([^`\n]+?)\1(?!`)")
 
 
@@ -46,7 +47,7 @@ OF_OTHERS = {'NMF(beta_loss="kullback-leibler", solver="mu")', "C(name)"}  # of 
 
 
 def is_code(quote: str) -> bool:
-    """Return whether a quotation is a call, settings or a chain of names of a fit, not a formula or the name of a file."""
+    """Return whether a quotation is a call, settings or names of a fit, not a formula or the name of a file."""
     if FILE.fullmatch(quote) or quote in OF_OTHERS:
         return False
     return bool(re.search(r"\w\(", quote) or SETTING.match(quote) or re.match(r"fit\.\w+", quote))
@@ -80,8 +81,8 @@ def small_modes() -> bayesnmf.Modes:
 
 def annotated() -> Any:
     anndata = __import__("anndata")
-    obs = pd.DataFrame({"celltype": pd.Categorical(list("abc") * 10), "batch": list("ab") * 15,
-                        "donor": list("xyz") * 10, "disease": ["no", "yes"] * 15, "age": np.arange(30.0)}, index=ROWS)  # fmt: skip
+    about = {"celltype": pd.Categorical(list("abc") * 10), "batch": list("ab") * 15, "donor": list("xyz") * 10}
+    obs = pd.DataFrame({**about, "disease": ["no", "yes"] * 15, "age": np.arange(30.0)}, index=ROWS)
     var = pd.DataFrame({"symbol": FEATURES}, index=[f"ENSG{j}" for j in range(20)])
     counts = small_counts().to_numpy()
     return anndata.AnnData(X=counts.astype(float), obs=obs, var=var, layers={"counts": counts})
@@ -187,8 +188,10 @@ def write_files(folder: Path) -> None:
     """Write the files that pages name."""
     small_counts().to_csv(folder / "counts.csv")
     adata = annotated()
-    adata.write_h5ad(folder / "cells.h5ad")
-    adata.write_zarr(folder / "cells.zarr")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of pandas and Zarr, about what anndata sets
+        adata.write_h5ad(folder / "cells.h5ad")
+        adata.write_zarr(folder / "cells.zarr")
     types = pd.Index(sbs96_types(), name="MutationType")
     made = bayesnmf.simulate("gamma_poisson", (30, 96), 3, seed=3)
     known = pd.DataFrame(made.components.T, types, ["SBS1", "SBS2", "SBS3"])

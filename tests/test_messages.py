@@ -6,8 +6,7 @@ Calls of the package stand with `bayesnmf.` or with the object they belong to, s
 import ast
 import inspect
 import re
-from dataclasses import fields
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import pytest
@@ -34,9 +33,7 @@ OF_OTHERS = {
     "CountVectorizer", "make_pipeline", "scanpy", "anndata", "adata", "np", "pd", "pandas", "scipy", "frame", "labels",
     "x", "X", "generator", "stream", "int", "range", "print", "exp", "log", "p", "C", "counts",
 }  # fmt: skip
-CALL = re.compile(
-    r"(?<![\w.])((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)\((?!\))|(?<![\w.])((?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*)\(\)"
-)
+CALL = re.compile(r"(?<![\w.])(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*\((?!\))|(?<![\w.])(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*\(\)")
 WORDS = {
     "method": (*METHODS, *PARTICLES), "model": MODELS, "noise": NOISES, "algorithm": ALGORITHMS, "criterion": OWN,
     "missing": ("nan", "zeros"), "device": ("cpu", "gpu", "gpus"), "dtype": ("float32", "float64"),
@@ -90,42 +87,43 @@ def keywords_of(called) -> set[str] | None:
     return None if any(each.kind is each.VAR_KEYWORD for each in parameters) else {each.name for each in parameters}
 
 
+def any_call(*args, **settings):
+    """Stand for what is reached over an attribute of an object, which is not looked at."""
+
+
+def reached(owner, path: list[str]):
+    """Return what a chain of names leads to from a module or a class; None if it leads nowhere."""
+    for step in path:
+        stored = inspect.isclass(owner) and step in getattr(owner, "__dataclass_fields__", ())
+        owner = any_call if stored else getattr(owner, step, None)
+        if owner is None:
+            return None
+        if owner is any_call or isinstance(owner, property | cached_property):
+            return any_call
+    return owner
+
+
 def fault_of_call(call: str) -> str:
     """Return why a call in a sentence cannot be pasted; "" if it can."""
     name = call.partition("(")[0]
     root, *path = name.split(".")
-    if root in OF_OTHERS or (root == "" and path):
+    if root in OF_OTHERS:
         return ""
-    if root == "bayesnmf":
-        owners = [bayesnmf]
-    elif root in OBJECTS and path:
-        owners = list(OBJECTS[root])
-    else:
+    if root != "bayesnmf" and not (root in OBJECTS and path):
         return f"{name} stands without the object it belongs to"
-    reached = []
-    for owner in owners:
-        for step in path:
-            if inspect.isclass(owner) and step in {each.name for each in fields(owner)} and not hasattr(owner, step):
-                owner = None
-            owner = None if owner is None else getattr(owner, step, None)
-        reached += [] if owner is None else [owner]
-    if not reached and not any(
-        step in {f.name for o in owners if inspect.isclass(o) for f in fields(o)} for step in path
-    ):
+    owners = (bayesnmf,) if root == "bayesnmf" else OBJECTS[root]
+    called = [each for each in (reached(owner, path) for owner in owners) if each is not None]
+    if not called:
         return f"there is no {name}"
-    given = {keyword for keyword in re.findall(r"[(,]\s*(\w+)=", call)}
-    allowed = [keywords_of(each) for each in reached if callable(each)]
-    if allowed and not any(each is None or given <= each | all_keywords_within(call) for each in allowed):
+    inner = [whole_call(call, each.start()) for each in CALL.finditer(call, len(name) + 1)]
+    given = keywords_in(call) - {word for each in inner for word in keywords_in(each)}
+    if not any(allowed is None or given <= allowed for allowed in map(keywords_of, called)):
         return f"{name} does not take {given}"
     return ""
 
 
-def all_keywords_within(call: str) -> set[str]:
-    """Return the keywords of calls inside of a call."""
-    inner = call.partition("(")[2]
-    return {
-        word for each in CALL.finditer(inner) for word in re.findall(r"[(,]\s*(\w+)=", whole_call(inner, each.start()))
-    }
+def keywords_in(call: str) -> set[str]:
+    return set(re.findall(r"[(,]\s*(\w+)=", call))
 
 
 def faults(text: str) -> list[str]:

@@ -100,9 +100,8 @@ def test_what_a_page_calls_refused_is_refused(page):
     model = page.stem if page.stem in MODELS else "gamma_poisson"
     for quote in rows:
         names = Names()
-        asked = statement_of(
-            f"bayesnmf.fit(counts, {model!r}, 2, options=bayesnmf.VI(max_iter=5), {quote.strip('`')})", names
-        )
+        call = f"bayesnmf.fit(counts, {model!r}, 2, options=bayesnmf.VI(max_iter=5), {quote.strip('`')})"
+        asked = statement_of(call, names)
         with pytest.raises((TypeError, ValueError)):
             run_code(asked, names, quote)
 

@@ -59,7 +59,7 @@ TABLE_OPTIONS = tuple(f"--{name}" for name in PATHS)
 def add(command: argparse.ArgumentParser) -> None:
     """Add the options."""
     add_counts(command, several=True)
-    group = add_model(command, rank=None)
+    group = add_model(command, rank=None, seed=None)
     add_options(group)
     group.add_argument("--fixed-components", metavar="FILE",
                        help="known components, the first of all K: a fit, a table with one in each row, or one in each "
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     from bayesnmf.checks import check_choice
 
     method = check_choice(options.method, "--method", METHODS)
-    seed = check_whole(options.seed, "--seed", 0)
+    seed = None if options.seed is None else check_whole(options.seed, "--seed", 0)
     asked = None if options.rank is None else check_whole(options.rank, "--rank")
     named = {f"--{name}": getattr(options, name) for name in ("out", *PATHS, "anndata")}
     read = ("fixed_components", "seeds", "covariates", "start", "missing", "batch", "row_exposure", "feature_exposure")

@@ -41,14 +41,19 @@ def add_exposures(command: argparse.ArgumentParser) -> None:
                            help=f"table with the name and the exposure of each {side}: .csv, .tsv")  # fmt: skip
 
 
-def add_model(command: argparse.ArgumentParser, rank: str | None = "10", methods: tuple[str, ...] = METHODS) -> Group:
+def add_model(
+    command: argparse.ArgumentParser,
+    rank: str | None = "10",
+    methods: tuple[str, ...] = METHODS,
+    seed: str | None = "0",
+) -> Group:
     """Add model, rank, method and seed; return their group."""
     group = command.add_argument_group("model")
     group.add_argument("--model", default="gamma_poisson", help=f"one of {', '.join(MODELS)} (default: %(default)s)")
     default = "10, or that of --fixed-components" if rank is None else rank
     group.add_argument("--rank", default=rank, metavar="K", help=f"number of components (default: {default})")
     group.add_argument("--method", default="vi", help=f"one of {', '.join(methods)} (default: %(default)s)")
-    add_seed(group)
+    add_seed(group, seed)
     return group
 
 
@@ -91,9 +96,10 @@ def add_around(group: Group) -> None:
     add_batch(group)
 
 
-def add_seed(group: Group) -> None:
-    """Add the seed."""
-    group.add_argument("--seed", default="0", metavar="N", help="seed of all random numbers (default: %(default)s)")
+def add_seed(group: Group, default: str | None = "0") -> None:
+    """Add the seed, by default that of the function of the command; None draws a new one."""
+    told = "a new one, which is printed" if default is None else default
+    group.add_argument("--seed", default=default, metavar="N", help=f"seed of all random numbers (default: {told})")
 
 
 def add_options(group: Group) -> None:

@@ -14,7 +14,7 @@ RNG = np.random.default_rng(0)
 NAMES = [f"s{i}" for i in range(N)]
 FRAME = pd.DataFrame({"age": RNG.uniform(20, 80, N).round(1), "arm": RNG.choice(["a", "b"], N)}, NAMES)
 COUNTS = pd.DataFrame(RNG.poisson(5, (N, 4)), NAMES, list("wxyz"))
-FEW = ("--rank", "2", "--set", "max_iter=3", "--quiet")
+FEW = ("--rank", "2", "--set", "max_iter=3", "--quiet", "--seed", "0")
 
 
 @pytest.fixture

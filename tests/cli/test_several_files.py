@@ -11,7 +11,7 @@ X = pd.DataFrame(
     np.random.default_rng(0).poisson(4, (10, 9)), [f"s{i}" for i in range(10)], [f"g{j}" for j in range(9)]
 )
 PARTS = {"sbs": X.iloc[:, :5], "id": X.iloc[:, 5:]}
-QUICK = ("--rank", "2", "--method", "map", "--start", "random", "--set", "tol=1e-2", "--quiet")
+QUICK = ("--rank", "2", "--method", "map", "--start", "random", "--set", "tol=1e-2", "--quiet", "--seed", "0")
 
 pytestmark = pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.ConvergenceWarning")
 

@@ -294,7 +294,9 @@ def test_rows_that_come_again_are_told_of_once_their_number_is_not_stated():
     stream = MinibatchVI("gamma_poisson", RANK, seed=0, options=options())
     for block in blocks:
         stream.partial_fit(block)
-    with pytest.warns(bayesnmf.DataWarning, match=r"rows of the first block.*give bayesnmf.MinibatchVI\(total_rows=\.\.\.\)"):
+    with pytest.warns(
+        bayesnmf.DataWarning, match=r"rows of the first block.*give bayesnmf.MinibatchVI\(total_rows=\.\.\.\)"
+    ):
         stream.partial_fit(blocks[0][::-1])
     stream.partial_fit(blocks[0])  # told once
     shuffled = MinibatchVI("gamma_poisson", RANK, seed=0, options=options())

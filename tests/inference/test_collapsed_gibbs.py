@@ -277,7 +277,9 @@ def test_counts_of_zero_give_the_prior():
 
 
 def test_gammas_on_both_sides_are_refused():
-    with pytest.raises(ValueError, match=r"must be Dirichlet for collapsed Gibbs.*use bayesnmf.Gibbs\(collapsed=False\)"):
+    with pytest.raises(
+        ValueError, match=r"must be Dirichlet for collapsed Gibbs.*use bayesnmf.Gibbs\(collapsed=False\)"
+    ):
         run("gamma_poisson", priors=Priors(Gamma(1, 1), Gamma(1, 1)))
 
 
