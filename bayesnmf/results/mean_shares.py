@@ -127,6 +127,11 @@ class MeanShares:
     def _inverse(self) -> Array:
         return np.asarray(np.linalg.pinv(self.design.T @ self.design, hermitian=True))
 
+    @cached_property
+    def _left(self) -> Array:
+        """1 − leverage of the rows; 0 of a row whose mean no other row tells, which says nothing of variation."""
+        return np.asarray(1 - ((self.design @ self._inverse) * self.design).sum(axis=1))
+
     def _mean(self, design: Array) -> tuple[Array, Array]:
         """Return the mean over rows of a standardised design of mean shares, (K,), and its derivative (K, K, p)."""
         shares = softmax(design @ self.coefficients, axis=1)
@@ -141,7 +146,7 @@ class MeanShares:
         between, shared = (np.maximum(((flat @ each) * flat).sum(axis=1), 0.0) for each in (self.between, self.shared))
         squares = (self.design @ (self._inverse @ direction)) ** 2
         rows = squares.sum() ** 2 / (squares**2).sum()  # that the estimate is a mean of
-        freedom = rows - 1 if rows > 1 + ALONE else 0.0
+        freedom = 0.0 if (squares[self._left < ALONE] > ALONE * squares.max()).any() else max(rows - 1, 0.0)
         of_rows = np.divide(between, between + shared, out=np.ones_like(between), where=between > 0)
         return Described(value, np.sqrt(between + shared), freedom / of_rows**2)
 
@@ -167,7 +172,7 @@ def mean_shares(fit: FitRecord, design: Array, draws: int, seed: int) -> MeanSha
     move = (inverse @ ((shares - start).T @ design).ravel()).reshape(rank, -1)
     fitted, along = softmax(design @ coefficients, axis=1), design @ move.T
     residuals = shares - fitted * (1 + along - (fitted * along).sum(axis=1, keepdims=True))
-    left = 1 - ((design @ np.linalg.pinv(design.T @ design, hermitian=True)) * design).sum(axis=1)
+    left = MeanShares(coefficients, move, inverse, inverse, design)._left
     residuals *= np.where(left > ALONE, np.maximum(left, ALONE) ** -0.5, 0.0)[:, None]
     between, step = np.zeros_like(inverse), max(AT_ONCE // len(inverse), 1)
     for first in range(0, len(design), step):
@@ -175,7 +180,8 @@ def mean_shares(fit: FitRecord, design: Array, draws: int, seed: int) -> MeanSha
         between += scores.T @ scores
     drawn = (_sums_given_components if complete else _sums_of_posterior)(fit, design, kept, draws, seed)
     shared = np.cov(drawn, rowvar=False).reshape(between.shape) if len(drawn) > 1 else np.zeros_like(between)
-    return MeanShares(coefficients, move, *(inverse @ each @ inverse for each in (between, shared)), design)
+    between, shared = (inverse @ each @ inverse for each in (between, shared))
+    return MeanShares(coefficients, move, between, shared, design)
 
 
 def _posterior_shares(fit: FitRecord, loadings: Array, components: Array) -> Array:
@@ -251,6 +257,6 @@ def _sums_given_components(fit: FitRecord, design: Array, kept: Array, draws: in
 
 def _sums_of_posterior(fit: FitRecord, design: Array, kept: Array, draws: int, seed: int) -> Array:
     """Return Σ_i x_i s_i, (draws, K p), of draws of the shares of rows."""
-    drawn = fit.estimate.iterate_by_rows(fit, draws, seed)
-    shares = (_posterior_shares(fit, take(slice(None))[0], components)[kept] for take, components in drawn)
+    every, drawn = slice(0, len(fit.loadings)), fit.estimate.iterate_by_rows(fit, draws, seed)
+    shares = (_posterior_shares(fit, take(every)[0], components)[kept] for take, components in drawn)
     return np.array([(each.T @ design).ravel() for each in shares])
