@@ -1,6 +1,6 @@
 """The best Dirichlet under exposures that differ along the simplex, as those of observed entries do.
 
-Given a total A, exposures E and the prior Dirichlet(η), a row x on the simplex has the density ∝ x^(η + A − 1) exp(−Ex),
+Given a total A, exposures E and the prior Dirichlet(η), a row x on the simplex has a density ∝ x^(η + A − 1) exp(−Ex),
 which is a Dirichlet only if all exposures are equal. With α = η + A and ν₀ = Σν, the elbo of q = Dirichlet(ν) is
 
     G(ν) = Σ (α_j − ν_j) E log x_j + Σ logΓ(ν_j) − logΓ(ν₀) − Ē        Ē = Σ E_j ν_j / ν₀

@@ -99,8 +99,7 @@ class Unexposed:
         if given:
             self.per_share = weights(problem, state)[0].sum(axis=1, keepdims=True)  # g, as shares sum to 1
             self.observed = exposure_of_loadings(problem, state.components) / problem.counts.row_factor
-            counts = problem.counts.row_totals[:, None]
-            self.per_total = np.divide(1.0, counts, out=np.zeros(counts.shape), where=counts > 0)
+            self.per_total = _inverse(problem.counts.row_totals[:, None])
 
     def of_loadings(self, changes: Array) -> Array:
         """Return the changes of the exposures of loadings, (n, K), for changes of the means of components (K, m).
@@ -142,3 +141,7 @@ def unexposed_of_components(problem: Problem, changes: Array) -> Array:
     if mask is None:
         return np.zeros(1)
     return np.asarray(counts.feature_factor * mask.sums_by_feature(counts.row_factor * changes).T)
+
+
+def _inverse(totals: Array) -> Array:
+    return np.divide(1.0, totals, out=np.zeros(totals.shape), where=totals > 0)
