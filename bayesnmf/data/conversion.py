@@ -15,7 +15,7 @@ from bayesnmf.data.annotated import counts_within, is_annotated, labels_of, valu
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import is_frame, split_labels
 from bayesnmf.data.layouts import warn_of_columns, warn_of_counters
-from bayesnmf.data.long_tables import MOST_COLUMNS, warn_of_header, warn_of_long
+from bayesnmf.data.long_tables import MOST_COLUMNS, check_not_long, warn_of_header, warn_of_long
 from bayesnmf.data.mask import Mask, without_nan
 from bayesnmf.data.sparse import check_sparse
 from bayesnmf.data.suspicions import warn_of_mutation_types_in_rows, warn_of_names, warn_of_scale
@@ -208,6 +208,7 @@ def _frame_values(frame: Any, name: str) -> Any:
     for column, dtype in zip(frame.columns, frame.dtypes, strict=True):
         number = dtype.subtype if hasattr(dtype, "fill_value") else dtype
         if number.kind not in "biuf":
+            check_not_long(frame, name)
             raise TypeError(
                 f"{name} must be real numbers: column {column!r} has dtype {dtype}; "
                 f"drop it, make it the index, or convert it with frame[{column!r}].astype(float)"

@@ -87,13 +87,8 @@ def read_as_its_tool_says(frame: Any, path: Path) -> Any:
     """
     header = [str(each) for each in frame.columns]
     known = next((each for each in TOOLS if tuple(header[: len(each.header)]) == each.header), None)
-    if (
-        header
-        and header[0].startswith("#")
-        and stem(header[0]) == "otu"
-        and (after := _after_the_counts(frame, header))
-    ):
-        known = Layout("BIOM", (header[0],), "|".join(map(re.escape, after)))
+    if header and header[0].startswith("#") and stem(header[0]) == "otu":
+        known = _biom(frame, header)
     if known is None or (known.header == ("Status",) and "Assigned" not in frame.iloc[:, 0].to_numpy()):
         return None
     if known.cure:
@@ -118,10 +113,11 @@ def read_as_its_tool_says(frame: Any, path: Path) -> Any:
     return found
 
 
-def _after_the_counts(frame: Any, header: list[str]) -> list[str]:
-    """Return the columns of text, or of a known header, at the end of a table."""
-    last = takewhile(lambda each: holds_text(frame[each]) or each.lower() in OF_FEATURES, header[:0:-1])
-    return [*last]
+def _biom(frame: Any, header: list[str]) -> Layout | None:
+    """Return the layout of a table of BIOM if it ends in columns of text, as of taxonomy, or about the features."""
+    after = takewhile(lambda each: holds_text(frame[each]) or each.lower() in OF_FEATURES, header[:0:-1])
+    left = "|".join(map(re.escape, after))
+    return Layout("BIOM", (header[0],), left) if left else None
 
 
 def joined(frame: Any, names: Sequence[str], as_they_are: bool = False) -> Any:
@@ -348,6 +344,14 @@ def form(entry: str = "") -> str:
 def warn_of_columns(counts: Counts) -> None:
     """Warn of features that are about the rows, as identifiers, coordinates and measures of each."""
     heads, most = [str(each) for each in counts.feature_names], counts.shape[1]
+    for tool in TOOLS:
+        beside = {*tool.header, tool.counts} & {*heads[: len(tool.header)]}
+        if tool.counts and tool.counts in beside and len(beside) > 2:
+            warn_of_data(
+                f"counts look like a table of {tool.tool}, of one sample, and {tool.counts!r} alone has counts: join those "
+                f"of all samples, as pd.concat([table[{tool.counts!r}] for table in tables], axis=1).T does"
+            )
+            return
     ends = {*range(min(MOST_ABOUT, most)), *range(max(most - MOST_ABOUT, 0), most)}
     chosen = sorted(ends | {place for place, head in enumerate(heads) if _is_certain(head)})
     known = stem(heads[0]) in NAMES_OF_ROWS or any(

@@ -283,6 +283,20 @@ def warn_of_long(counts: Counts) -> bool:
     return True
 
 
+def check_not_long(frame: Any, name: str) -> None:
+    """Refuse a frame with text that is a long table, and say how to make it wide."""
+    try:
+        columns = long_columns(frame, None)
+    except ValueError:
+        return
+    if columns is not None:
+        row, feature, count = (frame.columns[place] for place in columns)
+        raise TypeError(
+            f"{name} must be a wide table, with samples in rows: found a long one of {row!r}, {feature!r} and "
+            f"{count!r}; make it wide: frame.pivot_table({count!r}, {row!r}, {feature!r}, 'sum', 0)"
+        )
+
+
 def from_long(frame: Any, columns: Columns, path: Path, layout: str | None, missing: str | None = None) -> Any:
     """Return the counts of a long table as a sparse matrix with names, both in the order of first appearance.
 

@@ -380,6 +380,22 @@ def test_frames_and_annotated_data_are_told(case):
             as_counts(anndata.AnnData(frame.astype(float)))
 
 
+def test_a_frame_of_a_single_sample_is_told():
+    table = pd.DataFrame(
+        {"Length": [900, 400], "EffectiveLength": [700.5, 200.5], "TPM": [12.5, 2.5], "NumReads": [3, 7]}
+    )
+    with pytest.warns(bayesnmf.DataWarning, match=r"table of salmon, of one sample, .*table\['NumReads'\]"):
+        as_counts(table.set_axis(["ENST1", "ENST2"]))
+
+
+def test_a_long_frame_with_text_is_refused_with_a_cure_that_gives_counts():
+    """It was said to drop the text, which left a single column of counts."""
+    frame = pd.DataFrame({"sample": ["s1", "s1", "s2"], "gene": ["a", "b", "a"], "n": [1, 2, 3]})
+    with pytest.raises(TypeError, match=r"make it wide: frame.pivot_table\('n', 'sample', 'gene', 'sum', 0\)"):
+        as_counts(frame)
+    np.testing.assert_array_equal(as_counts(frame.pivot_table("n", "sample", "gene", "sum", 0)).dense, [[1, 2], [3, 0]])
+
+
 def test_the_cure_of_a_long_frame_gives_counts():
     frame = TOLD["long"][0]
     wide = frame.pivot_table("quantity", "customer_id", "product_id", "sum", 0)
