@@ -450,3 +450,55 @@ def test_readers_see_missing_entries(tmp_path):
     assert row["lift"] == pytest.approx(row["share"] * frequencies.sum() / frequencies[place], rel=1e-6)
     expected = fit.expected()
     assert ((expected["lower"] <= expected["mean"]) & (expected["mean"] <= expected["upper"])).mean() > 0.97
+
+
+def simulated(share=0.7, n=300, m=40, rank=3, seed=0):
+    """Return counts, where they were observed, and means: 10 counts a row of Gamma(1) loadings, rank 3."""
+    rng = np.random.default_rng(seed)
+    means = rng.gamma(1, 1, (n, rank)) @ rng.dirichlet(np.ones(m), rank)
+    means *= 10 / means.sum(axis=1).mean()
+    return rng.poisson(means), rng.random((n, m)) >= share, means
+
+
+@quietly
+@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_gamma", "hierarchical_poisson"])
+def test_totals_do_not_shrink_with_what_is_missing(model):
+    """Of seven entries in ten; by a bound with expected counts they were 0.7 of the truth."""
+    counts, observed, means = simulated()
+    fit = bayesnmf.fit(counts, model, 3, seed=0, observed=observed, options=VI(intervals="mean_field"))
+    found = fit.mean_factors[0] @ fit.mean_factors[1]
+    assert found.sum() == pytest.approx(means.sum(), rel=0.06)  # 900 counts have a standard error of 3.3 %
+
+
+@quietly
+@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_gamma"])
+def test_the_elbo_is_that_of_observed_entries(model):
+    """By brute force: Σ X log UV − Σ E λ over observed entries, less divergences that the mean fields compute."""
+    fit = bayesnmf.fit(COUNTS, model, K, seed=0, observed=OBSERVED, options=options_of("vi", model))
+    (problem, state), q = state_of_fit(fit), fit.posterior
+    U, V = (np.exp(side.conditional.expected_log()) for side in state)
+    seen = np.where(OBSERVED, COUNTS, 0)
+    value = (seen * np.log(U @ V)).sum() - (state.loadings.matrix @ state.components.matrix)[OBSERVED].sum()
+    value -= gammaln(seen + 1.0).sum() + q.loadings.kl(problem.loadings_prior)
+    assert fit.trace[-1] == pytest.approx(value - q.components.kl(problem.components_prior), rel=1e-9)
+
+
+@pytest.mark.parametrize("size", [1, 10, 1000])
+def test_a_step_towards_the_best_dirichlet_does_not_lower_the_bound(size):
+    """From any start, with exposures from none to a thousand; at the end no change of 1 % raises it."""
+    rng, prior = np.random.default_rng(0), Dirichlet(0.3)
+    total, exposure = rng.gamma(0.5, size, (2, 4, 7))
+    q = Dirichlet(rng.gamma(0.5, size, (4, 7)) + 1e-3)
+
+    def bound(q):
+        return (total * q.expected_log()).sum() - (exposure * q.mean()).sum() - q.kl(prior)
+
+    values = [bound(q)]
+    for _ in range(300):
+        q = prior.near_conditional(total, exposure, q)
+        values.append(bound(q))
+    assert np.diff(values).min() > -1e-10 * np.abs(values).max()
+    for _ in range(100):
+        assert bound(Dirichlet(q.concentration * np.exp(1e-2 * rng.standard_normal((4, 7))))) < values[-1]
+    equal = prior.near_conditional(total, np.full((4, 7), 3.0), q)
+    np.testing.assert_allclose(equal.concentration, prior.conditional(total, 3.0).concentration, rtol=1e-12)
