@@ -109,8 +109,9 @@ def group_contrasts(
         to base 2, both with ``_low`` and ``_high``; ``lfsr``, the smaller of the probabilities that the difference is
         at least 0 and that it is at most 0. Differences stay within [−1, 1] (an interaction within [−2, 2]), and a
         DataWarning tells of a mean share outside [0, 1] by more than chance. Point estimates need `population` for
-        intervals. Of a covariate, shares are expected ones, and ``effect``, with its ``lfsr``, is on the log scale of
-        loadings. ``attrs`` has the ``scale``, what ``intervals`` are (`Fit.with_intervals`), and ``cautions``.
+        intervals. Of a covariate, shares are those of `Fit.predicted_shares`, means over rows that are given each level
+        in turn; and ``effect``, with ``effect_lfsr``, is on the log scale of loadings. ``attrs`` has the ``scale``,
+        what ``intervals`` are (`Fit.with_intervals`), and ``cautions``.
 
     Raises
     ------

@@ -35,7 +35,7 @@ from bayesnmf.inference.sides import allocate, conditional_of
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.priors.log_linear import EFFECTS, SHAPES, LogLinear
 from bayesnmf.priors.specification import PARAMETER, stated_components
-from bayesnmf.priors.values import component_sums
+from bayesnmf.priors.values import component_sums, separate_scale
 from bayesnmf.results.estimates import evenly_spaced
 from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, kind_of_intervals, source_of_intervals
 from bayesnmf.results.mean_shares import MeanShares, mean_shares
@@ -49,6 +49,7 @@ NORMAL_DRAWS = 4000
 FIRST_SWEEPS = 20  # over the effects given the first draw of the loadings; one for each draw after it
 SHARE_DRAWS = 400  # of the components, for what mean shares do not know of them
 SPREAD = 1.5  # times the variance of a Gamma from which on there is a caution
+LEAST_APART = 0.02  # of mean shares of proportions, from which on there is one
 STREAM = 4  # of random numbers, beside those of the fit with the same seed
 LAPLACE = "intervals: Laplace, of the curvature of the marginal likelihood; too narrow where components share features"
 SCALE_OF_SHARES = "mean shares of rows with these covariates"
@@ -170,13 +171,14 @@ def terms_of_effects(fit: FitRecord) -> Array:
 
 
 def cautions_of_spread(fit: FitRecord) -> list[str]:
-    """Return a caution if Gamma loadings vary more around their means than by their prior: then intervals are narrow.
+    """Return a caution if loadings do not vary around their means as by their prior, on which effects rest.
 
-    It compares the variance of u / μ with 1 / a. Of 1.0 in simulations, the largest was 1.1 (3 components, 200 rows).
+    It compares the variance of Gamma loadings u / μ with 1 / a, and mean proportions with the means of their prior. Of
+    the first, 1.0 in simulations, the largest was 1.1 (3 components, 200 rows).
     """
     prior = prior_with_effects(fit)
     if prior.support != "positive":
-        return []
+        return _cautions_of_shares(fit, prior)
     ratio = np.ravel(prior.plain.parameters["shape"]) * ((fit.loadings / prior.mean() - 1) ** 2).mean(axis=0)
     if not (wide := int((ratio > SPREAD).sum())):
         return []
@@ -184,6 +186,22 @@ def cautions_of_spread(fit: FitRecord) -> list[str]:
         f"loadings of {wide} of {fit.rank} components vary up to {ratio.max():.1f} times as much around their means as "
         "Gamma loadings do (variance), so intervals of their effects are too narrow; where sizes of rows mean nothing, "
         "give them as row_exposure, or use a model of shares, as model='dirichlet_poisson'"
+    ]
+
+
+def _cautions_of_shares(fit: FitRecord, prior: LogLinear) -> list[str]:
+    """Return a caution if mean proportions of the rows are not the means of their Dirichlet distributions."""
+    of_rows, of_prior = fit.loadings.mean(axis=0), separate_scale(prior.mean())[0].mean(axis=0)
+    larger, smaller = np.maximum(of_rows, of_prior), np.minimum(of_rows, of_prior)
+    other = (larger > SPREAD * smaller) & (larger - smaller > LEAST_APART)
+    if not other.any():
+        return []
+    k = int(np.argmax(np.where(other, larger - smaller, 0.0)))
+    return [
+        f"shares of {int(other.sum())} of {fit.rank} components are not as Dirichlet distributions have them "
+        f"({fit.component_titles[k]}: mean share {of_rows[k]:.3f}, by its concentrations {of_prior[k]:.3f}), so "
+        "effects on concentrations do not say how mean shares change: fit.predicted_shares and "
+        "bayesnmf.group_contrasts(fit, name) do, which read the rows"
     ]
 
 

@@ -57,10 +57,12 @@ class Readings(FitRecord):
         return effects.effects(self, interval)
 
     def predicted_shares(self, covariates: Any, interval: float = 0.9) -> pd.DataFrame:
-        """Return the share of each component in the counts that are expected of rows with these covariates.
+        """Return the mean share of each component in rows with these covariates, with intervals of that mean.
 
         `covariates` has a row for each, with the columns that the fit had. The table has a row for each of them and
-        each component: ``share``, ``low`` and ``high``, always between 0 and 1. Raises ValueError for a fit without
+        each component: ``share``, ``low`` and ``high``, always between 0 and 1. Means are read off the shares of the
+        rows of the fit, by a regression that holds whatever their distribution is (docs/covariates.md), and not off the
+        fitted prior. ``attrs`` has the scale, what the intervals are, and cautions. Raises ValueError for a fit without
         covariates, missing values, and categories that no fitted row has.
         """
         return effects.predicted_shares(self, covariates, interval)

@@ -98,6 +98,26 @@ def test_long_rows_count_as_much_as_short_ones():
     assert found == pytest.approx(true, abs=0.02)
 
 
+def test_effects_on_concentrations_that_are_no_effects_on_shares_are_told():
+    """Where shares are no Dirichlet ones; where they are, nothing is told."""
+    fit, *_ = fitted("dirichlet_poisson")
+    caution = fit.effects().attrs["cautions"][-1]
+    assert "shares of 1 of 4 components are not as Dirichlet distributions have them (component 0: mean" in caution
+    assert caution in bayesnmf.group_contrasts(fit, "g").attrs["cautions"]
+    assert caution not in fit.predicted_shares({"g": ["a"]}).attrs["cautions"]
+    rng = np.random.default_rng(0)
+    components, groups = rng.dirichlet(np.full(40, 0.1), K), np.repeat(["a", "b"], N // 2)
+    shares = np.array([rng.dirichlet([0.8 if name == "b" else 0.2, 0.5, 0.5, 0.5]) for name in groups])
+    counts = np.array([rng.multinomial(100, share) for share in shares @ components])
+    own = bayesnmf.fit(
+        counts, "dirichlet_poisson", K, seed=0, options=plain_vi(tol=1e-4), formula="~ g", covariates={"g": groups},
+        fixed_components=components,
+    )  # fmt: skip
+    assert not any("Dirichlet" in caution for caution in own.effects().attrs["cautions"])
+    ratio = np.log(own.predicted_shares({"g": ["a", "b"]}).share.xs(0, level="component"))
+    assert np.diff(ratio) == pytest.approx(np.log(0.8 / 2.3 / (0.2 / 1.7)), abs=0.3)
+
+
 def without_covariates(counts, components):
     """Return a fit of known components, whose prior has the same mean in all rows."""
     options = plain_vi(max_iter=60, intervals="mean_field")
