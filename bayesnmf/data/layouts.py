@@ -348,8 +348,8 @@ def warn_of_columns(counts: Counts) -> None:
         beside = {*tool.header, tool.counts} & {*heads[: len(tool.header)]}
         if tool.counts and tool.counts in beside and len(beside) > 2:
             warn_of_data(
-                f"counts look like a table of {tool.tool}, of one sample, and {tool.counts!r} alone has counts: join those "
-                f"of all samples, as pd.concat([table[{tool.counts!r}] for table in tables], axis=1).T does"
+                f"counts look like a table of {tool.tool}, of one sample, and {tool.counts!r} alone has counts: join "
+                f"those of all samples, as pd.concat([table[{tool.counts!r}] for table in tables], axis=1).T does"
             )
             return
     ends = {*range(min(MOST_ABOUT, most)), *range(max(most - MOST_ABOUT, 0), most)}
