@@ -147,6 +147,10 @@ def _decode_settings(groups: Groups) -> dict[str, Any]:
         changed = sorted(name for name in {*listed, *found} if listed.get(name) != found.get(name))
         if changed:
             raise ValueError(f"missing or changed: {', '.join(changed)}")
+        places = {name: place for place, name in enumerate(listed)}
+        for path, group in groups.items():  # a store of Zarr has arrays in an order of its own
+            own = sorted(group.variables.items(), key=lambda each: places[f"{path}/{each[0]}"])  # noqa: B023
+            groups[path] = group._replace(variables=dict(own))
     return settings
 
 
