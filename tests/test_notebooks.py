@@ -59,3 +59,9 @@ def test_a_notebook_begins_with_what_was_learnt_and_is_short(path):
 def test_figures_are_drawn_by_the_library(path):
     drawn = [line for cell in cells(path, "code") for line in source(cell).splitlines() if BY_HAND.search(line)]
     assert not drawn, drawn
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_reader_s_own_cautions_stay_warnings(path):
+    """What must not warn is said by `notebooks/run.py`, not by a cell that turns a reader's cautions into crashes."""
+    assert not [cell for cell in cells(path, "code") if 'simplefilter("error"' in source(cell)]

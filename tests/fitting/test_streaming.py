@@ -1,6 +1,7 @@
 """`MinibatchVI`: blocks of rows that need not fit into memory together."""
 
 import pickle
+import re
 import tracemalloc
 
 import numpy as np
@@ -427,3 +428,26 @@ def test_estimators_stream_noise_and_missing_entries():
     np.testing.assert_array_equal(found.components_, stream.components)
     assert found.fit_.noise == stream.noise
     assert found.fit_.counts.mask.number == (~OBSERVED[-100:]).sum()
+
+
+def test_refusals_of_streams_name_what_a_stream_can_give():
+    """It has one algorithm: priors are what it can change, or the counts go to `bayesnmf.fit` at once."""
+    counts = np.random.default_rng(0).poisson(3, (40, 8))
+    mask = np.random.default_rng(1).random(counts.shape) < 0.2
+    by_feature = bayesnmf.NegativeBinomial(dispersion="feature")
+    for settings, entries in (
+        ({}, {"missing": mask}),
+        ({"noise": by_feature}, {}),
+        ({"feature_exposure": 2 * np.ones(8)}, {}),
+    ):
+        with pytest.raises(ValueError, match="in the options") as caught:
+            bayesnmf.MinibatchVI(rank=2, seed=0, **settings).partial_fit(counts, **entries)
+        said = re.search(r"priors=(bayesnmf\.Priors\(components=bayesnmf\.Gamma\(.*?\)\))", str(caught.value))
+        options = bayesnmf.VI(algorithm="minibatch", priors=eval(said[1], {"bayesnmf": bayesnmf}))
+        stream = bayesnmf.MinibatchVI(rank=2, seed=0, options=options, **settings).partial_fit(counts, **entries)
+        assert stream.n_seen == 40
+    for model in ("dirichlet_poisson", "dirichlet_gamma"):
+        with pytest.raises(ValueError, match=r"use algorithm='coordinate' in bayesnmf\.fit$"):
+            bayesnmf.MinibatchVI(model, 2).partial_fit(counts, missing=mask)
+    with pytest.raises(ValueError, match=r"use algorithm='coordinate' in bayesnmf\.fit, or another prior"):
+        bayesnmf.MinibatchVI("hierarchical_poisson", 2).partial_fit(counts)

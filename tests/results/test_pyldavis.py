@@ -56,3 +56,10 @@ def test_rows_and_features_without_counts_are_left_out_and_no_share_is_0():
 def test_it_is_of_a_fit():
     with pytest.raises(TypeError, match="fit must be a result of"):
         bayesnmf.to_pyldavis("fit")
+
+
+@quietly
+def test_topics_are_numbered_as_components():
+    """PyLDAvis sorts topics by their size and counts from 1, unless it is told otherwise."""
+    given = bayesnmf.to_pyldavis(fit("gamma_poisson"))
+    assert (given["sort_topics"], given["start_index"]) == (False, 0)
