@@ -135,13 +135,13 @@ def to_datatree(
         check_complete(fit.counts, "log_likelihood and posterior_predictive")
     rows = check_names(asked.rows, fit.row_names, "rows")
     features = check_names(asked.features, fit.feature_names, "features")
-    thin, draws = draws is None, None if isinstance(draws, str) and draws == ALL else draws
-    traced, fit = fit, for_draws(fit, draws, chains)
-    number = chains_and_draws(fit, chains, draws)
+    most: Any = None if isinstance(draws, str) and draws == ALL else draws
+    traced, fit = fit, for_draws(fit, most, chains)
+    number = chains_and_draws(fit, chains, most)
     n, m = selected_size(fit, rows, features)
     entries = 8 * n * m * (asked.log_likelihood + asked.posterior_predictive)
     size = draws_size(fit, (1, 1), (n, m)) + entries
-    number, thinned = _thinned(number, size) if thin else (number, {})
+    number, thinned = _thinned(number, size) if draws is None else (number, {})
     check_size(number[0] * number[1] * size, asked.limit, "the tree of draws", FEWER)
     part = restrict_rows(fit, rows)
     values = part.estimate.take(part, number, asked.seed, features)
