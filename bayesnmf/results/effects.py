@@ -35,7 +35,7 @@ from bayesnmf.inference.sides import allocate, conditional_of
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.priors.log_linear import EFFECTS, SHAPES, LogLinear
 from bayesnmf.priors.specification import PARAMETER, stated_components
-from bayesnmf.priors.values import component_sums, separate_scale
+from bayesnmf.priors.values import component_sums
 from bayesnmf.results.estimates import evenly_spaced
 from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, kind_of_intervals, source_of_intervals
 from bayesnmf.results.mean_shares import MeanShares, mean_shares
@@ -191,7 +191,9 @@ def cautions_of_spread(fit: FitRecord) -> list[str]:
 
 def _cautions_of_shares(fit: FitRecord, prior: LogLinear) -> list[str]:
     """Return a caution if mean proportions of the rows are not the means of their Dirichlet distributions."""
-    of_rows, of_prior = fit.loadings.mean(axis=0), separate_scale(prior.mean())[0].mean(axis=0)
+    concentration: Any = np.asarray(prior.given.concentration)
+    of_rows = fit.loadings.mean(axis=0)
+    of_prior = (concentration / concentration.sum(axis=1, keepdims=True)).mean(axis=0)
     larger, smaller = np.maximum(of_rows, of_prior), np.minimum(of_rows, of_prior)
     other = (larger > SPREAD * smaller) & (larger - smaller > LEAST_APART)
     if not other.any():

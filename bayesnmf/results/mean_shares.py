@@ -251,7 +251,7 @@ def _sums_given_components(fit: FitRecord, design: Array, kept: Array, draws: in
         profiles = profiles_of(counts.exposed_components(components))
         own = profiles[None] if factors is None else profiles * factors[:, None, :]
         weights = [weights_of_features(each, counts) for each in own]
-        found.append(sum(weight.T @ of_batch.T for weight, of_batch in zip(weights, sums, strict=True)))
+        found.append(np.sum([weight.T @ each.T for weight, each in zip(weights, sums, strict=True)], axis=0))
     return np.reshape(found, (len(found), -1))
 
 
