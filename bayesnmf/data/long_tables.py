@@ -209,7 +209,7 @@ def _said_to_be_long(frame: Any, header: list[str]) -> Columns:
             "its headers must name the columns of a long table, as in 'sample', 'feature' and 'count': found "
             f"{', '.join(map(repr, header[:MOST_COLUMNS]))}; rename them, or remove all but three columns"
         )
-    return Columns(*texts[:2], counts[0])
+    return Columns(texts[0], texts[1], counts[0])
 
 
 def _share_of_numbers(column: Any, among_all: bool = True) -> float:
