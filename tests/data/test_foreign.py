@@ -281,9 +281,8 @@ def test_a_table_is_read_right_or_refused(tmp_path, case):
         assert any(re.search(words, each) for each in said), (words, said)
     assert len(said) == len(case.said), said
     assert [str(name) for name in counts.row_names] == case.rows.split()
-    assert [str(name) for name in counts.feature_names] == [*csv.reader([case.features], delimiter=" ", quotechar="'")][
-        0
-    ]
+    features = next(csv.reader([case.features], delimiter=" ", quotechar="'"))
+    assert [str(name) for name in counts.feature_names] == features
     assert counts.total == pytest.approx(case.total)
 
 
