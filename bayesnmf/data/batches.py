@@ -112,8 +112,8 @@ def check_shape_of_factors(shape: Any) -> float:
     found = check_positive(shape, "shape")
     if found < SMALLEST_SHAPE:
         raise ValueError(
-            f"shape must be at least {SMALLEST_SHAPE:g}, where factors of features differ by a factor of hundreds: found "
-            f"{found:g}; leave shape out, to learn it"
+            f"shape must be at least {SMALLEST_SHAPE:g}, where factors of features differ by hundreds of times: "
+            f"found {found:g}; leave shape out, to learn it"
         )
     return found
 

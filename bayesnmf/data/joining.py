@@ -180,7 +180,8 @@ def joined(parts: Mapping[str, Counts], weights: Any = None) -> SeveralCounts:
     exposed = any(each.feature_exposure is not None for each in counts)
     return SeveralCounts(
         canonical(csr_array(hstack(columns, format="csr")), counts[0].dtype), row_names, _feature_names(parts),
-        None, np.concatenate(exposures) if exposed else None, _mask(counts, places, lacks, codes), matrices=matrices, has=~lacks,
+        None, np.concatenate(exposures) if exposed else None, _mask(counts, places, lacks, codes), matrices=matrices,
+        has=~lacks,
     )  # fmt: skip
 
 

@@ -104,7 +104,7 @@ REFUSED = [
     ({"model": ["dirichlet_poisson"], "exposure": ["row"]}, "row_exposure has no effect under model="),
     ({"model": ["dirichlet_poisson", "dirichlet_gamma"], "exposure": ["feature"]},
      "priors.components must be Dirichlet for model='dirichlet_"),
-    ({"method": ["bld"], "noise": [*NEGATIVE, "quasi"]}, "noise='[a-z0-9]+' needs method='map', 'vi', .*found 'bld'"),
+    ({"method": ["bld"], "noise": [*NEGATIVE, "quasi"]}, "noise='[a-z0-9]+' needs method='map', 'vi'.* found 'bld'"),
     ({"method": ["smc"], "noise": [*QUADRATIC, "quasi"]}, "noise='[a-z0-9]+' needs method='map', 'vi'.* found 'smc'"),
     ({"model": ["dirichlet_gamma"], "method": ["smc"], "noise": ["nb1", "nb1 array"]},
      "noise='nb1' with method='smc' needs loadings without a scale"),
@@ -129,7 +129,7 @@ REFUSED = [
      "method='map' does not work with covariates of proportions"),
     ({"model": ["dirichlet_gamma"], "noise": QUADRATIC, "after": ["sampled"]}, "intervals='sampled' needs a fit by vi"),
     ({"model": ["dirichlet_gamma"], "method": ["smc"], "missing": PATCHY}, "missing entries and method='smc'"),
-    ({"model": ["dirichlet_gamma"], "method": ["gibbs"], "missing": PATCHY, "noise": [*NEGATIVE, "quasi"]},
+    ({"model": ["dirichlet_gamma"], "method": ["gibbs"], "missing": PATCHY, "noise": ["nb1", "nb1 array", *QUADRATIC, "quasi"]},
      "missing entries and loadings that are proportions need Gibbs"),
     ({"noise": ["quasi"], "after": ["bootstrap"]}, "replicates of a bootstrap need a distribution of the counts"),
     ({"matrices": ["weighted"], "after": ["bootstrap"]}, "replicates of a bootstrap need a distribution of the counts"),
@@ -382,7 +382,7 @@ def test_what_is_not_fitted_together_is_refused_before_work(values, message, mon
         monkeypatch.undo()
         if "after" not in values:
             monkeypatch.setattr(fitting, "run_once", worked)
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises((ValueError, TypeError), match=message):
             made(case)
 
 
@@ -445,13 +445,14 @@ def test_every_option_is_given_by_some_fit():
             assert known or not all(same(each, default) for each in values), (kind, field.name)
 
 
+@pytest.mark.long
 def test_every_part_of_a_fit_is_in_some_file():
     """So that a new field of what a fit holds fails here until a case above has it, and something in it."""
-    whole = [fit_of(number) for number in range(FIRST)] + [bayesnmf.fit(**of_options(name)) for name in OPTIONS]
+    whole = [fit_of(number) for number in range(len(CASES))] + [bayesnmf.fit(**of_options(name)) for name in OPTIONS]
     held = [each for fit in whole for each in parts_of(fit)]
     met = {(type(each).__name__, name) for each in held for name, value in own_fields(each) if has_something(value)}
     declared = {(type(each).__name__, name) for each in held for name, _ in own_fields(each)}
-    assert declared - met == {("Fit", ELSEWHERE)}
+    assert declared - met == {("Fit", ELSEWHERE), ("SeveralCounts", "batch")}  # which is refused
 
 
 def own_fields(record):
