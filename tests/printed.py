@@ -225,6 +225,7 @@ OF_PAGES: dict[str, Any] = {
     "docs/fields/texts.md": lambda: {"texts": texts_of_topics(), "groups": ["b" if i % 3 else "a" for i in range(60)]},
     "docs/input.md": lambda: {"texts": texts_of_topics(), "new_counts": np.ones((4, 39), int)},
     "docs/fields/cells.md": lambda: {"samples": small_counts(), "frame": two_treatments(), "other": other_cells()},
+    "docs/batches.md": lambda: {"new": np.ones((4, 40), int), "labels": list("abab")},
     "docs/modes.md": lambda: {"fit": small_fit(method="smc", options=bayesnmf.SMC(particles=8, runs=2))},
 }
 ELSEWHERE = {"/fast/disk": ".", "/shared/scratch": ".", "/shared/run": "run", "range(1000)": "range(10)"}

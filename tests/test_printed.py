@@ -4,6 +4,8 @@ By default with fewer steps where a call leaves them to the defaults (`printed.Q
 the long tests run the blocks as they stand.
 """
 
+import ast
+import inspect
 import re
 import sys
 import warnings
@@ -21,6 +23,7 @@ from printed import (
     Names,
     blocks_of,
     calls_of,
+    public,
     quick,
     run_code,
     scanpy_of_guides,
@@ -33,6 +36,8 @@ import bayesnmf
 from bayesnmf.inference.status import FitWarning
 from bayesnmf.priors.specification import MODELS
 
+# Pages whose calls take a few seconds together; the others are run by the long tests.
+BRIEF = re.compile(r"docs/(models/\w+|which_call|checkpoints|command_line|site/home|algorithms)\.md")
 RANKS = re.compile(r"ranks=range\((\d+), [^)]*\)")
 
 
@@ -78,7 +83,15 @@ def run_blocks(page, names: Names, shortened: bool) -> None:
         run_code(as_here(block, shortened), names, f"{page.name}, block {number}")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(
+            page, id=(title := str(page.relative_to(ROOT))), marks=() if BRIEF.match(title) else pytest.mark.long
+        )
+        for page in PAGES
+    ],
+)
 def test_what_a_page_prints_runs(page, elsewhere):
     with quick():
         run_blocks(page, names := names_of(page), shortened=True)
@@ -120,3 +133,17 @@ def test_every_model_says_what_goes_with_it():
 def test_what_does_not_run_is_found(code):
     with quick(), pytest.raises((TypeError, ValueError, AttributeError, StopIteration)):
         run_code(statement_of(code, names := Names()), names, code)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_call_in_backticks_names_what_exists(page):
+    """Without running it: functions, methods and their arguments."""
+    names = Names()
+    for quote in calls_of(page.read_text(encoding="utf-8")):
+        for node in ast.walk(statement_of(quote, names)):
+            called = public(node.func, names) if isinstance(node, ast.Call) else None
+            if callable(called):
+                taken = inspect.signature(called).parameters
+                free = any(each.kind is each.VAR_KEYWORD for each in taken.values())
+                given = {each.arg for each in node.keywords if each.arg}
+                assert free or given <= {*taken}, quote
