@@ -21,6 +21,28 @@ def check_rank(rank: Any) -> int:
     return check_count(rank, "rank")
 
 
+def is_rank(value: Any) -> bool:
+    """Return whether a value in place of a model is a number of components."""
+    return isinstance(value, Integral) and not isinstance(value, (bool, np.bool))
+
+
+def check_is_no_rank(model: Any, name: str, example: str) -> None:
+    """Refuse a number in place of the name of a model, where it cannot be the rank."""
+    if is_rank(model) or (isinstance(model, str) and model.isdigit()):
+        raise ValueError(
+            f"{name} must be the name of a model, as {example!r}: found {shown(model)}; did you mean rank={model}?"
+        )
+
+
+def check_given_once(once: bool, name: str, in_place: Any, given: Any, cure: str) -> None:
+    """Refuse ranks in place of models beside others."""
+    if not once:
+        raise ValueError(
+            f"{name} must be given once: found {shown(in_place)} in place of the model, and {name}={shown(given)}; "
+            f"give {cure}"
+        )
+
+
 def shown(value: Any) -> str:
     """Return the text of a value for a message: one short line, or the shape of an array."""
     shape = getattr(value, "shape", None)

@@ -8,8 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from bayesnmf.checks import did_you_mean
-
 GROUPS = {
     "options": ("BLD", "Checkpoint", "Effort", "Gibbs", "MAP", "NUTS", "SMC", "SVI", "Settings", "Start", "VI"),
     "priors": (
@@ -27,6 +25,5 @@ GROUPS = {
 def member_of(group: str, name: str) -> Any:
     """Return a public name of a group, for the group's `__getattr__`."""
     if name not in GROUPS[group]:
-        hint = did_you_mean(name, GROUPS[group])
-        raise AttributeError(f"module 'bayesnmf.{group}' has no attribute {name!r}{hint}")
+        raise AttributeError(f"module 'bayesnmf.{group}' has no attribute {name!r}")
     return getattr(import_module("bayesnmf"), name)

@@ -31,7 +31,7 @@ EMPTY = pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.FitWarning
         (lambda: bayesnmf.datasets.real("newsgroup"), "did you mean 'newsgroups'"),
         (lambda: bayesnmf.plot, "did you mean 'plots'"),
         (lambda: bayesnmf.plots.structures, "did you mean 'structure'"),
-        (lambda: bayesnmf.options.Gibs, "did you mean 'Gibbs'"),
+        (lambda: bayesnmf.Gibs, "did you mean 'Gibbs'"),
         (lambda: bayesnmf.simulate(10), r"did you mean rank=10\?"),
         (lambda: bayesnmf.fit(COUNTS, "10"), r"did you mean rank=10\?"),
     ],

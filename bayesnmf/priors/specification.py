@@ -25,12 +25,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayesnmf.checks import check_choice, shown
+from bayesnmf.checks import check_choice, check_given_once, check_is_no_rank, is_rank
 from bayesnmf.priors.dirichlet import Dirichlet
 from bayesnmf.priors.distribution import Distribution, Support
 from bayesnmf.priors.gamma import Gamma
@@ -128,15 +127,8 @@ DEFAULT_MODEL = "gamma_poisson"
 
 def check_model(model: Any, name: str = "model") -> str:
     """Return the name of a model; refuse others, with the name that is meant by those of other libraries."""
-    if is_rank(model) or (isinstance(model, str) and model.isdigit()):
-        raise ValueError(f"{name} must be the name of a model, as {DEFAULT_MODEL!r}: found {shown(model)}; did you "
-                         f"mean rank={model}?")  # fmt: skip
+    check_is_no_rank(model, name, DEFAULT_MODEL)
     return check_choice(model, name, MODELS, OTHER_NAMES)
-
-
-def is_rank(value: Any) -> bool:
-    """Return whether a value in place of a model is a number of components."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def model_and_rank(model: Any, rank: Any, default: int | None = None) -> tuple[str, Any]:
@@ -146,11 +138,7 @@ def model_and_rank(model: Any, rank: Any, default: int | None = None) -> tuple[s
     """
     if not is_rank(model):
         return check_model(model), rank
-    if rank != default:
-        raise ValueError(
-            f"rank must be given once: found {shown(model)} in place of the model, and rank={shown(rank)}; give "
-            f"model={DEFAULT_MODEL!r}, rank={model}"
-        )
+    check_given_once(rank == default, "rank", model, rank, f"model={DEFAULT_MODEL!r}, rank={model}")
     return DEFAULT_MODEL, int(model)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from bayesnmf.assessment.checks import check_ranks
 from bayesnmf.assessment.predictive_checks import predictive_checks
-from bayesnmf.checks import check_count, check_flag, check_words, shown
+from bayesnmf.checks import check_count, check_flag, check_given_once, check_words, is_rank, shown
 from bayesnmf.data.batches import served_with_batch, with_batch
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.checks import check_complete, check_start_has_seeds
@@ -31,7 +31,7 @@ from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import served_options
 from bayesnmf.options.methods import explains_names
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
-from bayesnmf.priors.specification import DEFAULT_MODEL, check_model, is_rank
+from bayesnmf.priors.specification import DEFAULT_MODEL, check_model
 from bayesnmf.studies.selection.by_evidence import by_evidence
 from bayesnmf.studies.selection.by_stability import by_stability
 from bayesnmf.studies.selection.checks import (
@@ -179,11 +179,7 @@ def _candidates(models: Any, ranks: Any) -> list[Candidate]:
     """Return the candidates; whole numbers in place of the models are the ranks of the default model."""
     given = [models] if is_rank(models) else models
     if isinstance(given, Iterable) and not isinstance(given, str) and all(map(is_rank, given := list(given))) and given:
-        if ranks is not RANKS:
-            raise ValueError(
-                f"ranks must be given once: found {shown(models)} in place of the models, and {shown(ranks)}; give "
-                f"models={DEFAULT_MODEL!r}, ranks={shown(given)}"
-            )
+        check_given_once(ranks is RANKS, "ranks", models, ranks, f"models={DEFAULT_MODEL!r}, ranks={shown(given)}")
         models, ranks = DEFAULT_MODEL, given
     names = [check_model(model, "models") for model in check_words(models, "models")]
     return [Candidate(model, rank) for model in names for rank in check_ranks(ranks)]
