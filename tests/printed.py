@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import importlib
 import inspect
 import re
 import textwrap
@@ -48,7 +49,7 @@ OF_OTHERS = {'NMF(beta_loss="kullback-leibler", solver="mu")', "C(name)"}  # of 
 
 def is_code(quote: str) -> bool:
     """Return whether a quotation is a call, settings or names of a fit, not a formula or the name of a file."""
-    if FILE.fullmatch(quote) or quote in OF_OTHERS:
+    if FILE.fullmatch(quote) or quote in OF_OTHERS or " needs " in quote:  # which is the text of a message
         return False
     return bool(re.search(r"\w\(", quote) or SETTING.match(quote) or re.match(r"fit\.\w+", quote))
 
@@ -180,6 +181,12 @@ STAND_INS: dict[str, Any] = {
     "block": lambda: small_counts().to_numpy(),
     "matrix": lambda: small_counts().to_numpy(),
     "words": lambda: FEATURES,
+    "make_pipeline": lambda: importlib.import_module("sklearn.pipeline").make_pipeline,
+    "CountVectorizer": lambda: importlib.import_module("sklearn.feature_extraction.text").CountVectorizer,
+    "pipeline": lambda: Names()["make_pipeline"](
+        Names()["CountVectorizer"](), bayesnmf.BayesLDA(3, random_state=0)
+    ).fit(texts_of_topics()),
+    "pyLDAvis": topic_pages,
     "vocabulary": lambda: FEATURES,
 }
 
@@ -304,7 +311,7 @@ class AsWritten(ast.NodeTransformer):
             name = node.func.id
             if name == "fit":
                 node.func = ast.parse("bayesnmf.fit", mode="eval").body
-            elif name not in self.names and name not in vars(builtins):
+            elif name not in self.names and name not in STAND_INS and name not in vars(builtins):
                 owner = next(each for each in ("fit", "found", "bayesnmf") if self.has(each, name))
                 node.func = ast.Attribute(ast.Name(owner, ast.Load()), name, ast.Load())
         called = public(node.func, self.names)
