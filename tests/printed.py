@@ -186,7 +186,7 @@ STAND_INS: dict[str, Any] = {
     "pipeline": lambda: Names()["make_pipeline"](
         Names()["CountVectorizer"](), bayesnmf.BayesLDA(3, random_state=0)
     ).fit(texts_of_topics()),
-    "pyLDAvis": topic_pages,
+    "pyLDAvis": lambda: topic_pages(),
     "vocabulary": lambda: FEATURES,
 }
 
