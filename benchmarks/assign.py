@@ -6,6 +6,11 @@ and with noise of 30 % on the rates. Then each of three signatures has carriers 
 chance of presence, or by the share of a rival. ``python -m benchmarks.assign [--out FOLDER] [--sigprofiler PYTHON]``
 prints a table; what an earlier run has kept in the folder is not run again. SigProfilerAssignment runs under its own
 Python.
+
+``--cases stuck`` asks whether samples get stuck instead: chains from a refit, from all components with more noise, and
+from the worst starts (no component, all in equal parts, the one that explains the counts least, the support of another
+tumour) are judged together, as `assign` judges its own (`--rows` tumours of each kind and size, and all of
+pcawg_breast_sbs96).
 """
 
 from __future__ import annotations
@@ -28,11 +33,16 @@ from scipy.optimize import nnls
 from scipy.stats import rankdata
 
 import bayesnmf
+from bayesnmf.inference.sampling.presence import draw_chain, judge, mean_loadings
+from bayesnmf.priors.checks import check_noise
+from bayesnmf.types import NoiseName
 
 DATA = Path(os.environ.get("BAYESNMF_DATA") or Path(__file__).parents[2] / "shared" / "data")
 N, SEED, CUT = 200, 1, 0.05
 SIZES, NOISES = (100, 500, 5000), (0.0, 0.3)
 CARRIED, CARRIERS, LEAST, MOST = ("SBS3", "SBS13", "SBS18"), 0.3, 0.03, 0.1
+STUCK_SIZES, KINDS = (100, 1000, 3000, 10_000, 100_000), ("mixed", "flat", "spiky", "one")
+STARTS = "refit", "all", "empty", "equal", "worst", "other"
 SIGPROFILER = """
 import sys
 from SigProfilerAssignment import Analyzer
@@ -138,13 +148,100 @@ def auc_of(found: dict[str, Any], truth: np.ndarray, place: int) -> dict[str, An
     return {"AUC": float(above / (there.sum() * (~there).sum()))}
 
 
+def start_of(word: str, counts: np.ndarray, known: np.ndarray, other: np.ndarray) -> Any:
+    """Return loadings to begin a chain with, or the word of a start that chains have."""
+    totals = counts.sum(axis=1, keepdims=True).astype(float)
+    found = np.zeros((len(counts), len(known)))
+    if word == "equal":
+        found += totals / len(known)
+    elif word == "worst":
+        least = (counts @ np.log(known + 1e-30).T).argmin(axis=1)
+        found[np.arange(len(counts)), least] = totals[:, 0]
+    elif word == "other":
+        found = np.roll(other, 1, axis=0)
+        found *= totals / np.maximum(found.sum(axis=1, keepdims=True), 1e-9)
+    return word if word in ("refit", "all") else found
+
+
+def mixtures(known: pd.DataFrame, size: int, kind: str, noise: float, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return counts, and the expected number of mutations of each signature, of tumours of one kind."""
+    rng = np.random.default_rng([SEED, size, *kind.encode()])
+    components, share = known.to_numpy(), np.zeros((rows, len(known)))
+    order = np.argsort(-(components * np.log(components + 1e-30)).sum(axis=1))  # by entropy
+    third = len(known) // 3
+    pool = {"flat": order[-third:], "spiky": order[:third]}.get(kind, order)
+    for row in share:
+        chosen = rng.choice(pool, 1 if kind == "one" else rng.integers(3, 9), replace=False)
+        row[chosen] = rng.dirichlet(np.full(len(chosen), 2.0))
+    rate = size * share @ components
+    if noise:
+        rate = rate * rng.gamma(1 / noise**2, noise**2, rate.shape)
+    counts = rng.poisson(rate)
+    counts[counts.sum(axis=1) == 0, 0] = 1
+    return counts, size * share
+
+
+def judged(counts: np.ndarray, known: np.ndarray, word: NoiseName, other: np.ndarray) -> dict[str, Any]:
+    """Return how chains from all starts are judged, of all rows."""
+    data, noise = bayesnmf.as_counts(counts), check_noise(word)
+    begun, chains = time.process_time(), []
+    for number, start in enumerate(STARTS):
+        rng = np.random.default_rng([SEED, number])
+        first = start_of(start, counts, known, other)
+        chains.append(draw_chain(data, (known, known[:0]), noise, (60, 100), rng, lambda _: None, first))
+    drawn = time.process_time()
+    between, below = judge(data, known, noise, chains)
+    u = np.vstack([each.loadings.toarray().reshape(-1, *other.shape).sum(axis=2) for each in chains])
+    gap = counts.sum(axis=1) - u.mean(axis=0)
+    means = mean_loadings(data, noise, known, chains).sum(axis=1) / counts.sum(axis=1)
+    return {
+        "rows": len(counts), "between > 5": int((between > 5).sum()), "most between": float(between.max()),
+        "below > 10": int((below > 10).sum()), "most below": float(below.max()),
+        "totals off": float(np.abs(means - 1).max()), "within 3 sd": float(np.mean(np.abs(gap) < 3 * u.std(axis=0))),
+        "cpu s a chain": (drawn - begun) / len(STARTS), "judge": time.process_time() - drawn,
+    }  # fmt: skip
+
+
+def find_stuck(rows: int, out: Path) -> None:
+    """Judge chains from all starts, of all kinds of tumours, and print a table."""
+    known, lines = catalogue(), []
+    components = np.ascontiguousarray(known.to_numpy())
+    cases: list[tuple[Any, ...]] = [
+        (size, kind, noise, word)
+        for size, kind, (noise, word) in product(STUCK_SIZES, KINDS, ((0.0, "poisson"), (0.3, "nb2"), (0.0, "nb2")))
+    ]
+    cases += [(0, "pcawg_breast", None, word) for word in ("poisson", "nb2", "nb1")]
+    for size, kind, noise, word in cases:
+        path = out / f"stuck_{rows}_{size}_{kind}_{noise}_{word}.json"
+        if not path.exists():
+            if size:
+                counts, other = mixtures(known, size, kind, noise, rows)
+            else:
+                real = bayesnmf.read_counts(DATA / "pcawg_breast_sbs96.npz")
+                place = [list(real.feature_names).index(name) for name in known.columns]
+                counts = real.matrix.toarray()[:, place].astype(int)
+                rng = np.random.default_rng(SEED)
+                other = np.array([np.isin(np.arange(len(known)), rng.choice(len(known), 6, False)) for _ in counts])
+            found = judged(counts, components, word, other.astype(float))
+            path.write_text(json.dumps(found), encoding="utf-8")
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        lines.append({"mutations": size, "kind": kind, "rates vary": noise, "noise": word, **kept})
+        print(lines[-1], flush=True)
+    print(pd.DataFrame(lines).round(3).to_string(index=False))
+
+
 def main() -> None:
     """Run what is missing, and print all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("assign_runs"))
     parser.add_argument("--sigprofiler", metavar="PYTHON")
+    parser.add_argument("--cases", choices=("rivals", "stuck"), default="rivals")
+    parser.add_argument("--rows", type=int, default=N, help="tumours of each kind, of stuck ones")
     options = parser.parse_args()
     options.out.mkdir(exist_ok=True)
+    if options.cases == "stuck":
+        find_stuck(options.rows, options.out)
+        return
     rivals: dict[str, Any] = {
         "assign": by_assign, "plain map": by_map, "vi, shape 0.1": by_sparse_map, "least squares": by_least_squares
     }  # fmt: skip

@@ -29,7 +29,7 @@ from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.fitting.known import catalogue_of, in_order_of
 from bayesnmf.fitting.settings import describe_value, digest_of_counts
 from bayesnmf.inference.checkpoints.slots import keeping
-from bayesnmf.inference.sampling.presence import Drawn, draw_chain, judge, quantiles_of_stored
+from bayesnmf.inference.sampling.presence import Drawn, draw_chain, judge, mean_loadings, quantiles_of_stored
 from bayesnmf.kernels.cpu.pearson import pearson_sums
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.priors.checks import check_noise
@@ -78,9 +78,9 @@ def assign(
 
     The first chain begins at a refit of each sample, the others with random shares of all components and more noise.
     A sample is *stuck* if its log-likelihood, averaged over the draws of a chain, differs by more than 5 nats between
-    chains (between the halves of a single one), or if the best draw of a chain has a log density, of counts, exposures
-    and presence, more than 10 nats below that of a refit by EM, pruned backwards by the same density. Then a caution
-    names it, and `Assignment.judged` says by how much.
+    chains (between the halves of a single one), or if the best draw has a log density, of counts, presence and the
+    logarithms of exposures, more than 10 nats below that of a refit by EM, pruned backwards by the same density. Then a
+    caution names it, and `Assignment.judged` says by how much.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def _gathered(
     known = np.vstack([known, new.mean(axis=0)])
     drawn = csc_array(vstack([each.loadings for each in found], format="csc"))
     presence = np.mean([each.presence for each in found], axis=0)
-    exposures = np.asarray(drawn.sum(axis=0), dtype=np.float64).reshape(presence.shape) / drawn.shape[0]
+    exposures = mean_loadings(data, noise, known, found)
     levels = (0.5 - interval / 2, 0.5 + interval / 2)
     low, high = (each.reshape(presence.shape) for each in quantiles_of_stored(drawn, levels))
     shares = np.concatenate([each.prevalence for each in found])

@@ -10,18 +10,20 @@ import pandas as pd
 import pytest
 from sameness import same
 from scipy.sparse import csc_array, csr_array
-from scipy.special import logsumexp
-from scipy.stats import gamma
+from scipy.special import gammaln, logsumexp
+from scipy.stats import gamma, nbinom, poisson
 
 import bayesnmf
-from bayesnmf.assessment.assignment import _r_hat_of
+from bayesnmf.assessment.assignment import BELOW, BETWEEN, _r_hat_of
 from bayesnmf.assessment.extra_components import aligned
 from bayesnmf.inference.sampling import presence
 from bayesnmf.inference.sampling.extra_components import CONCENTRATION, draw_extra
-from bayesnmf.inference.sampling.presence import Drawn, quantiles_of_stored
-from bayesnmf.kernels.cpu.presence_draws import draw_presence
+from bayesnmf.inference.sampling.presence import Drawn, draw_chain, judge, quantiles_of_stored
+from bayesnmf.kernels.cpu.presence_draws import draw_presence, judge_presence, refit_presence
 from bayesnmf.kernels.cpu.supports import LINEAR, POISSON, QUADRATIC, Model
 from bayesnmf.kernels.cpu.threads import even_bounds
+from bayesnmf.priors.noise import POISSON as POISSON_NOISE
+from bayesnmf.priors.noise import NegativeBinomial
 from bayesnmf.results import storage
 
 RNG = np.random.default_rng(0)
@@ -136,6 +138,182 @@ def test_chances_and_intervals_are_calibrated(noise, word):
         assert abs(p.mean() - there[tenth == each].mean()) < 4 * se + 0.03
     inside = (truth >= found.low) & (truth <= found.high)
     assert 0.85 < inside[there].mean() < 0.95
+
+
+def peaked(n, size=10_000, seed=2):
+    """Return counts (n, 24) of 5 of 30 components whose entries are often near 0, the components, and exposures.
+
+    Means of most supports are near 0 somewhere, which is what samples of catalogues of mutational signatures get stuck
+    on (half a quadratic gain there is far above the true one).
+    """
+    rng = np.random.default_rng(seed)
+    known, share = rng.dirichlet(np.full(24, 0.1), 30) + 1e-12, np.zeros((n, 30))
+    known /= known.sum(axis=1, keepdims=True)
+    for row in share:
+        row[rng.choice(30, 5, replace=False)] = rng.dirichlet(np.full(5, 0.7))
+    return rng.poisson(size * share @ known), known, size * share
+
+
+@pytest.mark.parametrize("word", ["poisson", "nb2"])
+def test_poisson_counts_do_not_get_stuck(word):
+    """With proposals by half a quadratic gain, totals are 1.1 to 123 times the counts under nb2.
+
+    Under Poisson noise, 25.9 times too much variation was told, with the advice to use nb2.
+    """
+    counts, known, _ = peaked(12)
+    found = bayesnmf.assign(counts, known, noise=word, draws=20, warmup=30)
+    np.testing.assert_allclose(
+        found.exposures.sum(axis=1), counts.sum(axis=1), rtol=1e-9 if word == "poisson" else 0.03
+    )
+    assert not found.judged["stuck"].any()
+    assert not any("stuck" in each or "vary" in each for each in found.cautions)
+    if word == "nb2":
+        assert found.dispersion.mean() < 0.01
+
+
+def starts(counts, known, truth):
+    """Return loadings to begin with: none, all, the component that explains least, another sample's support."""
+    n, rank = truth.shape
+    totals, worst = counts.sum(axis=1, keepdims=True), np.zeros((n, rank))
+    worst[np.arange(n), (counts @ np.log(known).T).argmin(axis=1)] = totals[:, 0]
+    other = np.roll(truth, 1, axis=0)
+    return [np.zeros((n, rank)), np.repeat(totals / rank, rank, axis=1), worst, other]
+
+
+@pytest.mark.parametrize("noise", [POISSON_NOISE, NegativeBinomial("quadratic"), NegativeBinomial("linear", 0.5)])
+def test_no_start_is_too_far(noise):
+    counts, known, truth = peaked(3)
+    data = bayesnmf.as_counts(counts)
+    chains = [
+        draw_chain(data, (known, known[:0]), noise, (30, 15), np.random.default_rng(number), lambda _: None, start)
+        for number, start in enumerate(["refit", "all", *starts(counts, known, truth)])
+    ]
+    between, below = judge(data, known, noise, chains)
+    assert between.max() < BETWEEN
+    assert below.max() < BELOW
+
+
+def stated(counts, known, loadings, odds, noise):
+    """Return the log joint density of one sample, by SciPy: of its counts, of presence, of the total, and of shares.
+
+    It is a density of the logarithms of the loadings.
+    """
+    u = loadings[loadings > 0]
+    means, total, shares = loadings @ known, u.sum(), u / u.sum()
+    if noise[0] == POISSON:
+        likelihood = poisson.logpmf(counts, means).sum()
+    else:
+        size = 1 / noise[1] if noise[0] == QUADRATIC else means / noise[1]
+        likelihood = nbinom.logpmf(counts, size, size / (size + means)).sum()
+    prior = (
+        gamma.logpdf(total, 1, scale=counts.sum())
+        + odds[loadings > 0].sum()
+        - (len(u) - 1) * np.log(total)
+        + np.log(u).sum()
+    )
+    return likelihood, prior + gammaln(SHAPE * len(u)) + np.sum(
+        (SHAPE - 1) * np.log(shares) - gammaln(SHAPE)
+    ) + likelihood
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [(POISSON, 0.0, 1.0), (QUADRATIC, 0.1, 0.0), (LINEAR, 1.5, np.log1p(1.5) / 1.5)],
+    ids=["poisson", "nb2", "nb1"],
+)
+def test_densities_of_draws_are_those_of_the_model(noise):
+    """Up to a constant of the sample: differences between draws, and with a last component of each draw's own."""
+    rng, odds = np.random.default_rng(3), np.array([-1.0, -2.0, 0.5])
+    loadings = rng.gamma(2.0, 10.0, (6, 3)) * np.array(
+        [[1, 1, 1], [0, 1, 1], [1, 0, 1], [1, 1, 0], [1, 0, 0], [1, 1, 1]]
+    )
+    extra = rng.dirichlet(np.ones(8), (6, 1))
+    model = Model(KNOWN, np.zeros((0, 8), bool), np.ones((1, 3)), np.full(3, SHAPE), odds, *noise)
+    found = judge_presence(csr_array(COUNTS[None]), model, csc_array(loadings), extra)
+    told = [
+        stated(COUNTS, np.vstack([KNOWN[:2], own]), each, odds, noise)
+        for each, own in zip(loadings, extra, strict=True)
+    ]
+    for one, two in zip(found, np.transpose(told), strict=True):
+        np.testing.assert_allclose(np.diff(one[:, 0]), np.diff(two), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("noise", [(POISSON, 0.0, 1.0), (QUADRATIC, 0.05, 0.0), (LINEAR, 0.5, np.log1p(0.5) / 0.5)])
+def test_a_refit_cannot_be_pruned_further_and_is_as_good_as_the_truth(noise):
+    """No component can be left out with a rise of the density; the support of the truth has no higher density."""
+    counts, known, truth = peaked(8, 2000)
+    data = bayesnmf.as_counts(counts)
+    model = Model(known, np.zeros((0, 24), bool), np.ones((1, 30)), np.full(30, 1.5), np.full(30, -2.0), *noise)
+    loadings = refit_presence(data.matrix, model)
+
+    def joint(each):
+        return judge_presence(data.matrix, model, csc_array(each.reshape(1, -1)), np.zeros((1, 0, 24)))[1][0]
+
+    best = joint(loadings)
+    assert (best > joint(truth) - 1).all()
+    totals = loadings.sum(axis=1, keepdims=True)
+    for k in range(30):
+        without = np.where(np.arange(30) == k, 0.0, loadings)
+        has = (loadings[:, k] > 0) & (without.sum(axis=1) > 0)
+        without *= totals / np.maximum(without.sum(axis=1, keepdims=True), 1e-9)
+        assert (joint(without)[has] < best[has]).all()
+
+
+@pytest.mark.parametrize("chains", [1, 2])
+def test_stuck_samples_are_told(monkeypatch, chains):
+    """Of a chain that keeps to a wrong component in one sample, a figure is far beyond its limit."""
+    counts, known, _ = peaked(4)
+    names = [f"s{i}" for i in range(4)]
+
+    def stuck(*given):
+        found = draw_chain(*given)
+        loadings = found.loadings.toarray().reshape(-1, 4, 30)
+        loadings[:, 2] = 0.0
+        loadings[:, 2, (counts @ np.log(known).T).argmin(axis=1)[2]] = counts[2].sum()
+        wrong = given[-1] == ("all" if chains == 2 else "refit")
+        return found._replace(loadings=csr_array(loadings.reshape(-1, 120))) if wrong else found
+
+    monkeypatch.setattr("bayesnmf.assessment.assignment.draw_chain", stuck)
+    found = bayesnmf.assign(pd.DataFrame(counts, names), known, draws=10, warmup=20, chains=chains)
+    assert found.judged["stuck"].tolist() == [False, False, True, False]
+    assert found.judged.loc["s2", "below_refit" if chains == 1 else "between_chains"] > 100
+    assert any(each.startswith("1 of 4 samples are stuck (s2)") for each in found.cautions)
+    assert not any("vary" in each for each in found.cautions)  # the others are Poisson counts
+
+
+def test_samples_that_lack_a_component_do_not_decide_the_variation_of_all():
+    counts, known, _ = simulate(20, 1000)
+    counts[:4] = 25  # flat, as no few components are
+    found = bayesnmf.assign(counts, known, chains=1, draws=10, warmup=30)
+    assert not any("vary" in each for each in found.cautions)
+
+
+@pytest.mark.parametrize("word", ["nb1", "nb2"])
+def test_the_noise_that_is_advised_is_that_of_the_counts(word):
+    """Means of 2 to 200 tell both noises apart; the call of the caution works as it stands."""
+    rng, (_, known, truth) = np.random.default_rng(0), simulate(30, 2000)
+    means = truth @ known + 1e-9
+    size = means / 3 if word == "nb1" else 1 / 0.1
+    counts, catalogue = rng.poisson(rng.gamma(size, size=means.shape) * means / size), known
+    found = bayesnmf.assign(counts, known, chains=1, draws=10, warmup=30)
+    (told,) = [each for each in found.cautions if "vary" in each]
+    call = told[told.index("bayesnmf.assign(") :]
+    assert call == f"bayesnmf.assign(counts, catalogue, noise={word!r})"
+    better = eval(
+        call.replace("noise=", "chains=1, draws=5, warmup=5, noise="),
+        {},
+        {"bayesnmf": bayesnmf, "counts": counts, "catalogue": catalogue},
+    )
+    assert better.noise == word
+
+
+@pytest.mark.long
+def test_poisson_counts_are_not_said_to_vary_more():
+    told = []
+    for seed in range(20):
+        counts, known, _ = simulate(30, (100, 1000, 10_000)[seed % 3], seed)
+        told.append(any("vary" in each for each in bayesnmf.assign(counts, known, draws=15, warmup=30).cautions))
+    assert sum(told) == 0
 
 
 def test_draws_do_not_depend_on_the_number_of_threads():

@@ -29,8 +29,8 @@ from bayesnmf.types import Array
 
 EXPECTED = 5.0  # components of a row, before the counts are seen
 MOVES = 8  # of all loadings of a row, in a round
-HEATED, HEAT, FALL, COLD = 30, 1.0, 0.88, 0.02  # rounds of falling dispersion, from where, by what, and where it ends
-FREE_BELOW = 0.08  # dispersion below which chances and shape are drawn
+HEATED, FALL, COLD = 30, 0.88, 0.02  # rounds of dispersion that falls from 1, its factor a round, and where it ends
+FREE_FROM = 20  # round from which on chances and shape are drawn, which the first supports would lead astray
 SHAPE, SHAPE_SPREAD = 1.5, 0.5  # median of the shape, and standard deviation of its logarithm
 WEIGHT, WEIGHT_SPREAD = 5.0, 1.5  # of the Beta prior of the chances, in the same way
 DISPERSION, DISPERSION_SPREAD = 0.3, 2.0  # as for fits
@@ -112,12 +112,13 @@ def draw_chain(
         state, kept = State(**reached), slot.pieces(added)
     # What extra components are begun from, counts that are left over, is lost in the heat.
     heated = isinstance(start, str) and start == "all" and known == len(both)
+    falling = min(HEATED, rounds[0] // 2) if heated else 0  # what is kept has no heat
     try:
         for number in range(first, sum(rounds)):
             if slot.due():
                 slot.save((number, len(kept), presence, vars(state), rng.bit_generator.state))
-            heat = HEAT * FALL**number if heated and number < HEATED else 0.0
-            share = setting.step(state, rng, heat, number < rounds[0])
+            heat = FALL ** (number * HEATED / falling) if number < falling else 0.0
+            share = setting.step(state, rng, heat, number < rounds[0], number >= min(FREE_FROM, rounds[0] // 2))
             tell(number)
             if number >= rounds[0]:
                 presence[some] += share
@@ -183,17 +184,18 @@ class Setting:
             state.loadings = self.counts.row_totals[:, None] * rng.dirichlet(np.ones(rank), self.counts.shape[0])
         return state
 
-    def step(self, state: State, rng: np.random.Generator, heat: float, afresh: bool) -> Array:
+    def step(self, state: State, rng: np.random.Generator, heat: float, afresh: bool, free: bool) -> Array:
         """Draw everything once; return the share of the moves in which each component was present.
 
-        `heat` is the least dispersion, and `afresh` says that rows begin at the modes of their supports.
+        `heat` is the least dispersion, `afresh` says that rows begin at the modes of their supports, and `free` that
+        chances and shape are drawn.
         """
         share, model, seed = np.zeros(state.loadings.shape), self.model(state, heat), int(rng.integers(2**63))
         draw_presence(self.counts.matrix, model, seed, MOVES, afresh, state.loadings, share)
         if self.known < len(state.components):
             entries, noise = (self.counts.dense, self.missing), (model.variance, model.dispersion)
             draw_extra(entries, state.loadings, state.components, self.known, noise, rng)
-        if heat < FREE_BELOW:
+        if free:
             self._draw_chances(state, rng)
             self._draw_shape(state, rng)
         if self.learned:
@@ -255,13 +257,37 @@ def _metropolis(
     return at
 
 
+def mean_loadings(counts: Counts, noise: Noise, components: Array, chains: list[Drawn]) -> Array:
+    """Return the means of the loadings over the draws of all chains, (n, K).
+
+    Given the shares, the total of a row of N Poisson counts is Gamma(1 + N, r + Σ ε share), and its mean takes the
+    place of what was drawn: so few draws of few counts add up to the counts, too.
+    """
+    rank, totals = chains[0].presence.shape[1], counts.row_totals[:, None]
+    rates = np.ones((1, rank))
+    if counts.mask is not None:
+        rates = np.maximum(1.0 - counts.mask.sums_by_row(components.T), 0.0)
+    rates = rates + 1.0 / np.maximum(totals, 1.0)
+    found, draws = np.zeros((len(totals), rank)), 0
+    for each in chains:
+        for number in range(each.loadings.shape[0]):
+            drawn = each.loadings[[number]].toarray().reshape(found.shape).astype(np.float64)
+            if not isinstance(noise, NegativeBinomial):
+                drawn *= (1.0 + totals) / np.maximum((drawn * rates).sum(axis=1, keepdims=True), 1e-290)
+            found += drawn
+            draws += 1
+    return found / draws
+
+
 def judge(counts: Counts, known: Array, noise: Noise, chains: list[Drawn]) -> tuple[Array, Array]:
-    """Return how far the chains differ in each row, and how far its best draw lies below a refit, (n,), in nats.
+    """Return how far the chains differ in each row, and how far the best draw lies below a refit, (n,), in nats.
 
     The first is the difference between means over the draws of a chain of the log-likelihood, or between the halves of
-    a single chain. The second is of the log joint density, of counts, exposures and presence, of the best draw of the
-    worst chain and of the refit that is pruned backwards by it. Both are those of the posterior means of what rows
-    share, and NaN for rows without counts.
+    a single chain. The second is of the best draw of all chains, in the log joint density of counts, presence and the
+    logarithms of the exposures, and of a refit pruned backwards by it. The density of logarithms does not depend on
+    the unit of exposures, and a component that is in doubt, which is known to a third of itself, has in it about the
+    odds that it has when its exposure is integrated out. Both are those of the posterior means of what rows share, and
+    NaN for rows without counts.
     """
     some = np.flatnonzero(counts.row_totals > 0)
     rank = len(known) + chains[0].extra.shape[1]
@@ -280,7 +306,7 @@ def judge(counts: Counts, known: Array, noise: Noise, chains: list[Drawn]) -> tu
         best.append(joints.max(axis=0))
     between, below = np.full((2, counts.shape[0]), np.nan)
     between[some] = np.ptp([each.mean(axis=0) for each in parts], axis=0)
-    below[some] = joint - np.min(best, axis=0)
+    below[some] = joint - np.max(best, axis=0)
     return between, below
 
 

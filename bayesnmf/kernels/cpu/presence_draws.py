@@ -22,7 +22,7 @@ from bayesnmf.kernels.cpu.supports import (
     Space,
     Support,
     find_mode,
-    log_joint,
+    log_density,
     log_likelihood,
     new_space,
     new_support,
@@ -164,7 +164,7 @@ def _judge_rows(
                 for p in range(len(chosen)):
                     row.parts[k, p] = extra[d, k - known, chosen[p]]
             _fill_support(loadings[d], at)
-            joints[d, i] = log_joint(row, at, here)
+            joints[d, i] = log_density(row, at, here)
             likelihoods[d, i] = log_likelihood(row, here)
             for a in range(at.size[0]):
                 likelihoods[d, i] -= row.exposure[at.members[a]] * math.exp(at.logs[a])
@@ -208,7 +208,7 @@ def draw_presence(
 
 
 def refit_presence(matrix: Any, model: Model, threads: int | None = None) -> Array:
-    """Return loadings (n, K) of a refit of each row, pruned backwards as long as the log joint density rises."""
+    """Return loadings (n, K) of a refit of each row, pruned backwards as long as the log density rises."""
     n, rank = matrix.shape[0], len(model.components)
     work, rows, loadings = (
         2000 * n * rank * model.components.shape[1],
@@ -226,7 +226,7 @@ def refit_presence(matrix: Any, model: Model, threads: int | None = None) -> Arr
 def judge_presence(
     matrix: Any, model: Model, drawn: Any, extra: Array, threads: int | None = None
 ) -> tuple[Array, Array]:
-    """Return the log-likelihood and the log joint density, (draws, n), up to constants of the row.
+    """Return the log-likelihood and the log density (`supports.py`) of draws, (draws, n), up to constants of the row.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
 """Move between supports of known components, and between their loadings, by reversible jumps.
 
 A move leaves one component of the support, or none, out of account, then proposes one in its place, or none, by the
-gains of `support_gains.py`. It is accepted by the exact ratio of densities (Green 1995), in one of two ways:
+gains of `support_gains.py`, in part almost whatever these are. It is accepted by the exact ratio of densities (Green
+1995), in one of two ways:
 
 - *all loadings move*: loadings are t = mode + L⁻ᵀ z around the mode of their support, with L Lᵀ = −Hessian there. The
   others keep their z as the support changes, and the new one draws its own from a t distribution of six degrees of
@@ -36,6 +37,7 @@ from bayesnmf.types import Array
 
 FREEDOM = 6.0  # degrees of freedom of the t distribution
 LOG_T = math.lgamma(3.5) - math.lgamma(3.0) - 0.5 * math.log(FREEDOM * math.pi)
+PLAIN = 0.3  # share of the proposals that are blunt
 KEPT = 0.9  # share of z that half of the draws of all loadings keep
 
 
@@ -97,7 +99,7 @@ def move_all(state: Array, row: Row, at: Support, to: Support, z: Array, here: S
     copy_support(at, base, to)
     if base:
         find_mode(row, to, here)
-    log_sum = fill_gains(row, to, True, here)
+    log_sum = fill_gains(row, to, True, uniform(state) < PLAIN, here)
     pick = _pick(state, here.gains, log_sum)
     old = at.members[base] if base < size else rank
     if (base == 0 and pick == rank) or (pick < rank and base == len(z)):
@@ -149,7 +151,7 @@ def move_one(state: Array, row: Row, at: Support, to: Support, here: Space) -> b
         here.loadings[a] = math.exp(to.logs[a])
     fill_means(to.members, here.loadings, base, row.parts, here.means)
     fill_weights(row, here)
-    log_sum = fill_gains(row, to, False, here)
+    log_sum = fill_gains(row, to, False, uniform(state) < PLAIN, here)
     pick = _pick(state, here.gains, log_sum)
     old = at.members[base] if base < size else rank
     if (pick == rank and old == rank) or (pick < rank and base == len(here.gradient)):

@@ -1,4 +1,4 @@
-"""Refit a row: EM with all components, then without those whose absence makes the log joint density higher."""
+"""Refit a row: EM with all components, then without those whose absence makes the log density higher."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bayesnmf.kernels.cpu.supports import (
     fill_means,
     fill_weights,
     find_mode,
-    log_joint,
+    log_density,
     log_likelihood,
     product,
     put_last,
@@ -76,7 +76,7 @@ def _choose(row: Row, u: Array, at: Support, here: Space) -> None:
 
 @compiled_for_kernels()
 def _cheapest(row: Row, at: Support, tried: Array, here: Space) -> int:
-    """Return the member without which the joint density is estimated to rise most, or fall least; −1 if none is left.
+    """Return the member without which the density is estimated to rise most, or fall least; −1 if none is left.
 
     The likelihood falls by half the square of a loading over its variance, 1 / 2 (H⁻¹)_kk in log u.
     """
@@ -95,7 +95,7 @@ def _cheapest(row: Row, at: Support, tried: Array, here: Space) -> int:
             variance += here.solved[b] * here.solved[b]
         k = at.members[a]
         s = row.shape[k]
-        prior = row.odds[k] - math.lgamma(s) + (s - 1.0) * at.mode[a] - s * math.log(total)
+        prior = row.odds[k] - math.lgamma(s) + s * at.mode[a] - s * math.log(total)
         prior += math.lgamma(shapes) - math.lgamma(max(shapes - s, 1e-3))
         score = -prior - 0.5 / variance
         if not tried[k] and score > best:
@@ -110,7 +110,7 @@ def refit(row: Row, loadings: Array, at: Support, to: Support, here: Space) -> N
     _choose(row, loadings, at, here)
     find_mode(row, at, here)
     at.logs[:] = at.mode
-    joint = log_joint(row, at, here)
+    joint = log_density(row, at, here)
     tried, failed = np.zeros(len(loadings), np.bool_), 0
     while at.size[0] > 1 and failed < FAILED:
         place = _cheapest(row, at, tried, here)
@@ -121,7 +121,7 @@ def refit(row: Row, loadings: Array, at: Support, to: Support, here: Space) -> N
         copy_support(at, at.size[0] - 1, to)
         find_mode(row, to, here)
         to.logs[:] = to.mode
-        without = log_joint(row, to, here)
+        without = log_density(row, to, here)
         if without > joint:
             at, to, joint, failed = to, at, without, 0
             tried[:] = False

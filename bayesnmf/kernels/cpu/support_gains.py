@@ -21,7 +21,11 @@ from bayesnmf.types import Array
 
 # Gains are proposals only: raising them to this power lets a sampler try what the approximation thinks little of.
 POWER = 0.5
-LEAST_GAIN, MOST_GAIN = -7.0, 8.0
+# Logarithms of the least and the largest weight, beside that of no component, which is 1. A quadratic gain may be far
+# above the true one where means are near 0; were weights not bounded, the ratio of acceptance would be e^−1000 there.
+BOUNDED = -7.0, 8.0
+# The same for blunt proposals, half of which are no component, whatever the gains of the others.
+BLUNT = -1.0, 1.0
 
 
 @compiled_for_kernels(**LOOPS)
@@ -43,8 +47,8 @@ def _gain_of(row: Row, k: int, slope: float, curvature: float, here: Space) -> f
 
 
 @compiled_for_kernels()
-def _gains_of_first(row: Row, here: Space) -> float:
-    """Write the gains of a component that is alone: its likelihood at the row's total; none at all has no chance."""
+def _gains_of_first(row: Row, here: Space) -> None:
+    """Write the gains of a component that is alone, less the largest: its likelihood at the row's total."""
     top, rank = NEVER, len(row.shape)
     for k in range(rank):
         found = row.odds[k]
@@ -53,32 +57,44 @@ def _gains_of_first(row: Row, here: Space) -> float:
         here.gains[k] = POWER * found
         here.found[k], here.precision[k] = -math.log(row.rate), 1.0 / row.rate
         top = max(top, here.gains[k])
-    here.gains[rank] = NEVER
-    return top
+    for k in range(rank):
+        here.gains[k] -= top
 
 
 @compiled_for_kernels()
-def fill_gains(row: Row, base: Support, react: bool, here: Space) -> float:
+def fill_gains(row: Row, base: Support, react: bool, blunt: bool, here: Space) -> float:
     """Write, for each component outside the base, the log weight with which it is proposed; return the log of the sum.
 
-    The last weight is that of no component. Means, weights, curvatures and `here.loadings` are those of the base. With
-    `react`, the others change as a component is added, to second order; else they stay.
+    The last weight is that of no component, 0 for an empty base. Means, weights, curvatures and `here.loadings` are
+    those of the base. With `react`, the others change as a component is added, to second order; else they stay.
     """
     size, rank = base.size[0], len(row.shape)
     for k in range(rank):
         here.inside[k] = False
     for a in range(size):
         here.inside[base.members[a]] = True
-    top = _gains_of_first(row, here) if size == 0 else _gains_of_more(row, base, size if react else 0, here)
+    if size == 0:
+        _gains_of_first(row, here)
+    else:
+        _gains_of_more(row, base, size if react else 0, here)
+    least, most = BLUNT if blunt else BOUNDED
     total = 0.0
-    for k in range(rank + 1):
-        total += math.exp(here.gains[k] - top)
-    return top + math.log(total)
+    for k in range(rank):
+        if here.inside[k]:
+            here.gains[k] = NEVER
+        else:
+            here.gains[k] = min(max(here.gains[k], least), most)
+            total += math.exp(here.gains[k])
+    here.gains[rank] = NEVER
+    if size > 0:
+        here.gains[rank] = math.log(total) if blunt and total > 0.0 else 0.0
+        total += math.exp(here.gains[rank])
+    return math.log(total)
 
 
 @compiled_for_kernels()
-def _gains_of_more(row: Row, base: Support, reacting: int, here: Space) -> float:
-    shapes = total = top = 0.0
+def _gains_of_more(row: Row, base: Support, reacting: int, here: Space) -> None:
+    shapes = total = 0.0
     for a in range(base.size[0]):
         shapes += row.shape[base.members[a]]
         total += here.loadings[a]
@@ -92,7 +108,6 @@ def _gains_of_more(row: Row, base: Support, reacting: int, here: Space) -> float
     factorise(here.square, reacting, here.square)
     begun, log_total = math.lgamma(shapes), math.log(total)
     for k in range(len(row.shape)):
-        here.gains[k] = NEVER
         if not here.inside[k]:
             own = weighted_square(row.parts[k], here.softened)
             left = own
@@ -105,8 +120,4 @@ def _gains_of_more(row: Row, base: Support, reacting: int, here: Space) -> float
             a_k = row.shape[k]
             slope = product(row.parts[k], here.weights) - row.exposure[k] - row.rate - (shapes + a_k - 1.0) / total
             gain = row.odds[k] + math.lgamma(shapes + a_k) - begun - math.lgamma(a_k) - a_k * log_total
-            gain += _gain_of(row, k, slope, max(left, 0.02 * own) + 1e-300, here)
-            here.gains[k] = min(max(POWER * gain, LEAST_GAIN), MOST_GAIN)
-            top = max(top, here.gains[k])
-    here.gains[len(row.shape)] = 0.0
-    return top
+            here.gains[k] = POWER * (gain + _gain_of(row, k, slope, max(left, 0.02 * own) + 1e-300, here))

@@ -288,15 +288,6 @@ def log_determinant(factor: Array, size: int) -> float:
 
 
 @compiled_for_kernels()
-def log_joint(row: Row, at: Support, here: Space) -> float:
-    """Return the log joint density of counts, presence and loadings, not their logarithms, up to a constant."""
-    found = log_density(row, at, here)
-    for a in range(at.size[0]):
-        found -= at.logs[a]
-    return found
-
-
-@compiled_for_kernels()
 def put_last(at: Support, place: int, there: Support) -> None:
     """Exchange a member of a support with the last one, in all that it holds; `there` is overwritten."""
     last = at.size[0] - 1
