@@ -2,7 +2,8 @@
 
 It is Pearson's χ² over its degrees of freedom: the number of entries less that of free numbers in a matrix of means of
 rank K, n K + (m − K) K. Components that are given have none, and their loadings as many as replicates show: of a large
-catalogue, a row needs a few components, and the others take up less than one each. Small means are pooled
+catalogue, a row needs a few components, and the others take up less than one each. So it is where entries are missing:
+a row of few observed counts cannot take up K of them. Small means are pooled
 (`bayesnmf.kernels.cpu.pearson`), so that an entry is a single count or a pool of several.
 """
 
@@ -99,8 +100,8 @@ def _sums(fit: FitRecord, rows: slice, by_column: bool) -> tuple[Array, Array]:
 def _free_loadings(fit: FitRecord) -> float:
     """Return how many loadings of a row were fitted to the counts: of one of several matrices, its part of them."""
     prior: Any = fit.priors.loadings
-    known = _free_components(fit) < fit.rank and fit.batch is None and not prior.has_effects
-    number = taken_up_by_loadings(fit, LOW) if known else fit.rank
+    fewer = _free_components(fit) < fit.rank or fit.counts.mask is not None
+    number = taken_up_by_loadings(fit, LOW) if fewer and fit.batch is None and not prior.has_effects else fit.rank
     return number * fit.diagnostics.get(OF_MATRIX, 1.0)
 
 

@@ -167,3 +167,16 @@ def test_dispersions_given_components_are_those_of_any_fit(model, more):
     counts[-1] = 0
     fit = bayesnmf.fit(counts, model, fixed_components=catalogue, seed=0, **more)
     assert 0.75 < fit.dispersion().ratio < 1.35
+
+
+@quietly
+@pytest.mark.parametrize("model", ["gamma_poisson", "hierarchical_poisson"])
+def test_rows_of_few_observed_counts_take_up_less_than_their_loadings(model):
+    """Three counts a row are left of ten: with all loadings counted, and means too small, Poisson counts had 1.2."""
+    rng = np.random.default_rng(0)
+    means = rng.gamma(1, 1, (300, 3)) @ rng.dirichlet(np.ones(40), 3)
+    means *= 10 / means.sum(axis=1).mean()
+    observed = rng.random(means.shape) > 0.7
+    fit = bayesnmf.fit(rng.poisson(means), model, 3, seed=0, observed=observed)
+    found = fit.dispersion()
+    assert abs(found.ratio - 1) < 2 * found.standard_error
