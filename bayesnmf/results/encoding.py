@@ -149,7 +149,7 @@ def _decode_settings(groups: Groups) -> dict[str, Any]:
             raise ValueError(f"missing or changed: {', '.join(changed)}")
         places = {name: place for place, name in enumerate(listed)}
         for path, group in groups.items():  # a store of Zarr has arrays in an order of its own
-            own = sorted(group.variables.items(), key=lambda each: places[f"{path}/{each[0]}"])  # noqa: B023
+            own = sorted(group.variables.items(), key=lambda each: places[f"{path}/{each[0]}"])
             groups[path] = group._replace(variables=dict(own))
     return settings
 

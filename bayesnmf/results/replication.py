@@ -27,8 +27,9 @@ def sample_posterior_predictive(
     """Return replicated counts (draws, rows, m), whole numbers, with one set for each posterior draw.
 
     Counts have the noise of the fit, with the dispersion of each draw where it is drawn; under dirichlet_poisson they
-    are multinomial, or Dirichlet-multinomial, with the given row totals, rounded to whole numbers. A point estimate gives counts at its
-    point, without the uncertainty of the parameters. Draws of gibbs and nuts are evenly spaced among all chains.
+    are multinomial, or Dirichlet-multinomial, with the given row totals, rounded to whole numbers. A point estimate
+    gives counts at its point, without the uncertainty of the parameters. Draws of gibbs and nuts are evenly spaced
+    among all chains.
     """
     check_distribution(fit, "replicated counts")
     if MODELS[fit.model].given_totals:
