@@ -130,7 +130,7 @@ REFUSED = [
     ({"model": ["dirichlet_gamma"], "noise": QUADRATIC, "after": ["sampled"]}, "intervals='sampled' needs a fit by vi"),
     ({"model": ["dirichlet_gamma"], "method": ["smc"], "missing": PATCHY}, "missing entries and method='smc'"),
     ({"model": ["dirichlet_gamma"], "method": ["gibbs"], "missing": PATCHY,
-      "noise": ["nb1", "nb1 array", *QUADRATIC, "quasi"]}, "missing entries and loadings that are proportions need Gibbs"),
+      "noise": ["nb1", "nb1 array", *QUADRATIC, "quasi"]}, "missing entries and loadings that are proportions need"),
     ({"noise": ["quasi"], "after": ["bootstrap"]}, "replicates of a bootstrap need a distribution of the counts"),
     ({"matrices": ["weighted"], "after": ["bootstrap"]}, "replicates of a bootstrap need a distribution of the counts"),
     ({"matrices": SEVERAL, "after": ["projected"]}, "counts must have the 8 features of the fit: found 5"),
