@@ -113,12 +113,13 @@ def draw_chain(
     # What extra components are begun from, counts that are left over, is lost in the heat.
     heated = isinstance(start, str) and start == "all" and known == len(both)
     falling = min(HEATED, rounds[0] // 2) if heated else 0  # what is kept has no heat
+    waiting = min(FREE_FROM, rounds[0] // 2) if known == len(both) else 0  # these begin at a refit
     try:
         for number in range(first, sum(rounds)):
             if slot.due():
                 slot.save((number, len(kept), presence, vars(state), rng.bit_generator.state))
             heat = FALL ** (number * HEATED / falling) if number < falling else 0.0
-            share = setting.step(state, rng, heat, number < rounds[0], number >= min(FREE_FROM, rounds[0] // 2))
+            share = setting.step(state, rng, heat, number < rounds[0], number >= waiting)
             tell(number)
             if number >= rounds[0]:
                 presence[some] += share
