@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from bayesnmf.data.covariates.coding import Coding
+from bayesnmf.data.covariates.formulas import read_formula
 from bayesnmf.data.covariates.reading import design_of, frame_of_design, read_covariates
 from bayesnmf.data.suspicions import DataWarning
 
@@ -95,6 +96,13 @@ def test_categories_keep_their_own_order_and_numbers_can_be_categories():
     assert read_covariates("~ arm", ordered, NAMES).coding.terms == ["Intercept", "arm[T.a]", "arm[T.b]"]
     coded = read_covariates("~ C(`my column`) + C(age)", FRAME.assign(age=[1, 2, 3, 1, 2, 3]), NAMES)
     assert coded.coding.terms == ["Intercept", "my column[T.1]", "age[T.2]", "age[T.3]"]
+
+
+def test_categories_with_unreadable_names_keep_their_order():
+    arm = pd.Categorical([f"{each}\ud800" for each in ARM], categories=["c\ud800", "a\ud800", "b\ud800"])
+    found = read_covariates("~ arm", FRAME.assign(arm=arm), NAMES).coding.levels["arm"]
+    assert [each[0] for each in found] == ["c", "a", "b"]
+    assert all(each.encode() for each in found)
 
 
 def test_types_of_columns():
@@ -323,7 +331,10 @@ REFUSED = {
     "a constant": ("~ age + one", FRAME.assign(one=1.0), "must vary between rows: 'one'"),
     "one level": ("~ age + one", FRAME.assign(one="a"), "'one' has one level"),
     "a sum of others": ("~ age + twice", FRAME.assign(twice=2 * np.array(AGE)), "'twice' is a sum of others"),
-    "too many": (None, np.vander(AGE, 8)[:, :-1] / 77.0, "'x.' is a sum of others"),
+    "too many": (None, np.vander(AGE, 8)[:, :-1] / 77.0, "found 8 with the intercept for 6 rows; leave some"),
+    "as many as rows": (None, np.vander(AGE, 7)[:, :-1] / 77.0, "found 7 with .* until 5 are left beside"),
+    "too many in a formula": (
+        "~ age + arm * dose", FRAME.assign(dose=list("xyzxyz")), "of arm:dose; leave arm:dose out"),
     "too few rows": (None, {"age": AGE[:5]}, "a row for each of 6 rows of the counts: found 5"),
     "names that repeat": ("~ age", pd.concat([FRAME, FRAME], axis=1), "names that differ: 'age' repeats"),
     "names that repeat, without a formula": (None, pd.concat([FRAME[["age"]]] * 2, axis=1), "'age' repeats"),
@@ -331,6 +342,7 @@ REFUSED = {
     "no lists": (None, {"age": 40}, "a list for each column"),
     "numbers as text": ("~ age", FRAME.assign(age=[*map(str, AGE)]), r"written as text: .* or write C\(age\)"),
     "dates": ("~ day", FRAME.assign(day=pd.date_range("2020", periods=6)), "column 'day' has dates"),
+    "periods": ("~ day", FRAME.assign(day=pd.period_range("2020", periods=6)), "column 'day' has dates: .*[.]ordinal"),
     "other rows": ("~ age", FRAME.set_axis(list("uvwxyz")), "6 rows missing"),
 }  # fmt: skip
 
@@ -353,3 +365,28 @@ def test_formulaic_is_named_where_it_is_absent(monkeypatch):
     with pytest.raises(ImportError, match=r"pip install 'bayesnmf\[formulas\]'"):
         read_covariates("~ age", FRAME, NAMES)
     assert read_covariates(None, FRAME[["age"]], NAMES).coding.terms == ["Intercept", "age"]
+
+
+WIDE = pd.DataFrame({name: [f"level {(i // step) % 12}" for i in range(144)] for step, name in enumerate("abcde", 1)})
+
+
+@pytest.mark.parametrize("sign", ["*", ":"])
+def test_wide_products_of_categories_are_refused_before_they_are_made(sign, monkeypatch):
+    """They took gigabytes and minutes (F14)."""
+    monkeypatch.setitem(sys.modules, "formulaic", None)  # which would make them
+    with pytest.raises(ValueError, match=r"found 248,832 with .* for 144 rows, .* leave a:b:c:d:e out, or merge"):
+        read_covariates("~ " + sign.join(WIDE), WIDE, np.arange(144))
+
+
+@pytest.mark.parametrize(
+    "formula",
+    ["~ age", "~ a", "~ a:b", "~ a*b", "~ a + a:b", "~ a:age", "~ a*b*c*age", "~ a:b + b:c + age:c", "~ a:b:c + age"],
+)
+def test_columns_are_counted_before_they_are_made(formula):
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {name: random.permutation(np.arange(200) % size) for name, size in zip("abc", (2, 3, 4), strict=True)}
+    )
+    frame = ("level " + frame.astype(str)).assign(age=random.normal(size=200))
+    coding = read_covariates(formula, frame, np.arange(200)).coding
+    assert read_formula(formula, []).width(coding.levels, 200)[0] == len(coding.terms)

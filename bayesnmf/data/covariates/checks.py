@@ -243,11 +243,23 @@ def check_precise(name: str, exact: bool) -> None:
         )
 
 
+def check_number_of_columns(number: int, rows: int, widest: str = "") -> None:
+    """Refuse a design with more columns than rows; `widest` is its term with most columns, if that has several."""
+    if number > rows:
+        where = f", most of them of {widest}" if widest else ""
+        cure = f"leave {widest} out, or merge levels of its categories" if widest else "leave some covariates out"
+        raise ValueError(
+            "covariates must have at most as many columns as there are rows of counts, or they fit any loadings: found "
+            f"{number:,} with the intercept for {rows:,} rows{where}; {cure}, until {rows - 1:,} are left beside it"
+        )
+
+
 def check_design(design: Array, names: list[str]) -> None:
     """Refuse constant columns, and columns that others determine; `design` begins with ones.
 
     Columns are compared in their own units of location and scale, so large and small numbers are alike.
     """
+    check_number_of_columns(len(names), len(design))
     same = np.ptp(design, axis=0) <= 4 * np.finfo(np.float64).eps * np.abs(design).max(axis=0)  # but for rounding
     if constant := [name for name, each in zip(names[1:], same[1:], strict=True) if each]:
         raise ValueError(f"covariates must vary between rows: {listed(constant)} does not; leave it out")
@@ -255,7 +267,7 @@ def check_design(design: Array, names: list[str]) -> None:
     factor = np.linalg.qr((design - means) / sds, mode="r")
     for last in range(2, len(names) + 1):
         found = np.linalg.svd(factor[:, :last], compute_uv=False)
-        if found[-1] <= DEPENDENT * found[0] or last > len(design):
+        if found[-1] <= DEPENDENT * found[0]:
             raise ValueError(
                 f"covariates must not determine each other: {names[last - 1]!r} is a sum of others; leave it out"
             )

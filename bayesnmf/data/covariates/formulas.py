@@ -7,9 +7,10 @@ of sums have more terms than can be counted; so a formula is read before any of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
+from math import prod
 
 from bayesnmf.data.covariates.checks import (
     check_formula_ends,
@@ -48,6 +49,26 @@ class Formula:
     def text(self) -> str:
         """The formula as text with all terms, without `C`."""
         return "~ " + " + ".join(":".join(map(_quoted, term)) for term in self.terms)
+
+    def width(self, levels: Mapping[str, Sequence[str]], most: int) -> tuple[int, str]:
+        """Return how many columns the design has, and the term with most of them if it has several.
+
+        They are counted before any is made: a term has the products of all but one level of its categories, for each
+        subset of these that no term before has. More than `most` are counted of one term alone.
+        """
+        number = {name: len(each) for name, each in levels.items()}
+        of_terms = {term: prod(number.get(name, 1) for name in term) for term in self.terms}
+        widest = max(of_terms, key=of_terms.__getitem__)
+        name = ":".join(map(_quoted, widest)) if of_terms[widest] > 1 else ""
+        if of_terms[widest] > most:
+            return of_terms[widest], name
+        parts = {frozenset[str](): 1}
+        for term in self.terms:
+            own = [each for each in term if each in number]
+            for chosen in (some for size in range(len(own) + 1) for some in combinations(own, size)):
+                part = frozenset(term) - {*own} | {*chosen}
+                parts[part] = prod(number[each] - 1 for each in chosen)
+        return sum(parts.values()), name
 
     def moves(self, name: str) -> bool:
         """Return whether the model stays the same if a number is added to a column of numbers."""

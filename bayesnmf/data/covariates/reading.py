@@ -25,6 +25,7 @@ from bayesnmf.data.covariates.checks import (
     check_levels_vary,
     check_mapping,
     check_names_differ,
+    check_number_of_columns,
     check_numbers,
     check_precise,
     check_recovered,
@@ -125,6 +126,8 @@ def _coded(formula: str | None, frame: Any) -> Covariates:
     levels = {name: _levels(frame[name]) for name in columns if name in read.categories or not is_number(frame[name])}
     check_levels_vary(levels)
     _check_precision(frame, [name for name in columns if name not in levels])
+    number, widest = read.width(levels, len(frame))
+    check_number_of_columns(number, len(frame), widest)
     names, design = _matrix(read, frame, levels, {})
     check_names_differ(names)
     scales = _scales(read, frame, levels)
@@ -257,8 +260,8 @@ def _frame_of(covariates: Any) -> tuple[Any, Array | None]:
     rows = None if columns_alone and is_counted(covariates.index) else rows
     if isinstance(values, pd.DataFrame):
         named = values.rename(columns=readable)
-        for place in (place for place, kind in enumerate(named.dtypes) if kind.kind == "O"):
-            named.isetitem(place, readable_names(named.iloc[:, place].to_numpy()))
+        for place in range(named.shape[1]):
+            named.isetitem(place, _readable_column(named.iloc[:, place]))
         return named.infer_objects(), rows
     array = np.asarray(values)
     array = array[:, None] if array.ndim == 1 else array
@@ -267,6 +270,17 @@ def _frame_of(covariates: Any) -> tuple[Any, Array | None]:
     return pd.DataFrame(
         array, columns=[f"x{place}" for place in range(array.shape[1])] if columns is None else columns
     ), rows
+
+
+def _readable_column(column: Any) -> Any:
+    """Return a column with readable words, of the type that it has: categories keep their order, and dates are none."""
+    if hasattr(column, "cat"):
+        return column.cat.rename_categories(readable_names(list(column.cat.categories)))
+    if column.dtype.kind != "O":
+        return column
+    words = column.to_numpy(dtype=object)
+    found = readable_names(words)
+    return column if found is words else found
 
 
 def _frame_of_columns(covariates: Any) -> Any:
