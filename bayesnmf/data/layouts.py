@@ -386,7 +386,7 @@ COUNTERS_OR_WORDS = frozenset(("unmapped", "ambiguous", "unclassified", "no_matc
 MOST_SHOWN = 8
 
 
-def counters_among(names: Sequence[Any]) -> Array:
+def counters_among(names: Sequence[Any] | Array) -> Array:
     """Return which names are those of counters: of programs, or words that look unlike the other names."""
     texts = [str(each) for each in names]
     found = np.array([bool(COUNTERS.fullmatch(each)) for each in texts], dtype=bool)

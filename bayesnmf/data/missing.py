@@ -101,7 +101,7 @@ def _in_order(given: Any, counts: Counts, argument: str) -> csr_array:
             ("feature", found.columns, counts.feature_names),
         )
     ]
-    entries = as_pattern(check_entries(values, argument, counts.shape))
+    entries: Any = as_pattern(check_entries(values, argument, counts.shape))
     rows, features = (slice(None) if each is None else each for each in places)
     return as_pattern(entries[rows][:, features])
 

@@ -77,8 +77,9 @@ class Dirichlet(Distribution, Every):
         The step does not lower the elbo (`bayesnmf.priors.unequal`). The `whole` step is the natural gradient, after
         which concentrations need not be positive.
         """
-        given = np.asarray(q.concentration, np.float64), self.concentration + np.asarray(total, np.float64)
-        found = (natural_target if whole else stepped)(*given, np.asarray(exposure, np.float64))
+        alpha = np.asarray(self.concentration, np.float64) + np.asarray(total, np.float64)
+        step = natural_target if whole else stepped
+        found = step(np.asarray(q.concentration, np.float64), alpha, np.asarray(exposure, np.float64))
         return Dirichlet(found.astype(total.dtype))
 
     def mode(
