@@ -19,12 +19,9 @@ import numpy as np
 from bayesnmf.checks import is_counted
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import listed
-from bayesnmf.data.long_tables import NAMES_OF_FEATURES, NAMES_OF_ROWS, stem
+from bayesnmf.data.long_tables import NAMES_OF_FEATURES, NAMES_OF_ROWS, NO_NAME, numbers_lines, stem
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.types import Array
-
-NO_NAME = "Unnamed: 0"  # pandas' name for a first column without a header
-
 
 # --- tables of tools ------------------------------------------------------------------------------
 
@@ -33,7 +30,8 @@ class Layout(NamedTuple):
     """The table of a tool, known by its first headers; without `names`, the first of them names the lines.
 
     Columns whose header is wholly matched by `left` are no counts. With `counts`, this column alone has some, of one
-    sample. With `cure`, none has, and the words say what does. A line whose last name is `outside` is a counter.
+    sample; it and two others of the headers tell the tool, in any order. With `cure`, none has, and the words say what
+    does. A line whose last name is `outside` is a counter.
     """
 
     tool: str
@@ -45,14 +43,26 @@ class Layout(NamedTuple):
     cure: str = ""
     outside: str = ""
 
+    def made(self, header: Sequence[str]) -> bool:
+        """Return whether a table with these headers is of the tool, and has counts or is refused."""
+        if self.counts:
+            return self.counts in header and len({*self.header[1:]} & {*header} - {self.counts}) > 1
+        known = tuple(header[: len(self.header)]) == self.header
+        return known and (bool(self.cure) or any(map(self.has_counts, header)))
+
+    def has_counts(self, head: str) -> bool:
+        """Return whether a header is that of counts."""
+        named = head in (self.names or self.header[:1])
+        return not named and (not self.counts or head == self.counts) and not re.fullmatch(self.left, head)
+
 
 _TAXA = "metaphlan -t rel_ab_w_read_stats estimates numbers of reads; join those of all samples in one table"
 _RSEM = ("length", "effective_length", "expected_count")
 _MOLECULES = "count them, as pd.crosstab(frame[{cell!r}], frame[{gene!r}]) does, and write the table that it makes"
 TOOLS = (
     Layout("featureCounts", ("Geneid", "Chr", "Start", "End", "Strand", "Length"), "Chr|Start|End|Strand|Length"),
-    Layout("featureCounts", ("Status",), cure="it says how many reads were assigned; read the table beside it, whose "
-           "name has no .summary"),
+    Layout("featureCounts", ("Status",), cure="its lines, as Assigned and Unassigned_Unmapped, say how many reads were "
+           "assigned; read the table beside it, whose name has no .summary"),
     Layout("salmon", ("Name", "Length", "EffectiveLength", "TPM", "NumReads"), counts="NumReads"),
     Layout("kallisto", ("target_id", "length", "eff_length", "est_counts", "tpm"), counts="est_counts"),
     Layout("RSEM", ("gene_id", "transcript_id(s)", *_RSEM), counts="expected_count"),
@@ -70,11 +80,15 @@ TOOLS = (
     Layout("Cufflinks", ("tracking_id", "class_code"), cure="count the reads with featureCounts or HTSeq"),
     Layout("MetaPhlAn", ("#clade_name", "NCBI_tax_id", "relative_abundance"), cure=_TAXA),
     Layout("MetaPhlAn", ("clade_name", "NCBI_tax_id", "relative_abundance"), cure=_TAXA),
-    Layout("MaxQuant", ("Protein IDs", "Majority protein IDs"), cure="keep the columns 'Majority protein IDs' and "
-           "'MS/MS count ...' of each sample"),
+    Layout("MaxQuant", ("Protein IDs",), r"(?!(?i:MS/MS count) .).*"),
+    Layout("MaxQuant", ("Protein IDs", "Majority protein IDs"), cure="intensities are no counts; write numbers of "
+           "spectra, 'MS/MS count ...' of each sample, which are read"),
     Layout("Xenium", ("transcript_id", "cell_id"), cure="it lists molecules: "
            + _MOLECULES.format(cell="cell_id", gene="feature_name")),
 )  # fmt: skip
+
+
+TXIMPORT = ("abundance", "counts", "length")
 
 
 def read_as_its_tool_says(frame: Any, path: Path) -> Any:
@@ -86,7 +100,7 @@ def read_as_its_tool_says(frame: Any, path: Path) -> Any:
         A table of a tool that has no counts.
     """
     header = [str(each) for each in frame.columns]
-    known = next((each for each in TOOLS if tuple(header[: len(each.header)]) == each.header), None)
+    known = next((each for each in TOOLS if each.made(header)), None) or _tximport(header)
     if header and header[0].startswith("#") and stem(header[0]) == "otu":
         known = _biom(frame, header)
     if known is None or (known.header == ("Status",) and "Assigned" not in frame.iloc[:, 0].to_numpy()):
@@ -94,10 +108,7 @@ def read_as_its_tool_says(frame: Any, path: Path) -> Any:
     if known.cure:
         raise ValueError(f"it is a table of {known.tool} without counts of features: {known.cure}")
     names = known.names or header[:1]
-    counted = [
-        each for each in header if each not in names and (not known.counts or each == known.counts)
-        and not re.fullmatch(known.left, each)
-    ]  # fmt: skip
+    counted = [each for each in header if known.has_counts(each)]
     found = frame[counted].set_axis(joined(frame, names), axis="index").rename_axis(index=names[-1])
     told = [f"{path} is read as a table of {known.tool}"]
     if left := [each for each in header if each not in (*names, *counted)]:
@@ -111,6 +122,16 @@ def read_as_its_tool_says(frame: Any, path: Path) -> Any:
     if known.features_in_rows:
         found.attrs["features of"] = known.tool
     return found
+
+
+def _tximport(header: list[str]) -> Layout | None:
+    """Return the layout of the three matrices of tximport in R side by side, as its as.data.frame writes them."""
+    parts = [each.partition(".") for each in header[1:] if each != "countsFromAbundance"]
+    samples = {kind: [sample for each, _, sample in parts if each == kind] for kind in TXIMPORT}
+    alike = samples["counts"] and all(each == samples["counts"] for each in samples.values())
+    if not alike or len(parts) > len(samples) * len(samples["counts"]):
+        return None
+    return Layout("tximport", (header[0],), r"(abundance|length)\..*|countsFromAbundance")
 
 
 def _biom(frame: Any, header: list[str]) -> Layout | None:
@@ -215,6 +236,10 @@ class _Table:
         left = [
             place for place in asked if place in certain or self.is_about(place, others, company, place in leading)
         ]  # fmt: skip
+        words = [place for place in before if place in asked and place not in left]
+        likely = [place for place in words if self.may_be_about(place, others)]
+        if 2 * len(likely) > len(words):  # where most of such words are counts, so are the others
+            left = [*left, *likely]
         counted = sorted({*range(size)} - {*names, *left})
         return About(names, sorted(left), self.doubtful(counted))
 
@@ -266,9 +291,7 @@ class _Table:
 
     def counts_lines(self, place: int) -> bool:
         """Return whether a column without a header is 0, 1, 2, … or 1, 2, 3, …, as pandas and R number lines."""
-        if self.heads[place] not in ("", NO_NAME) or (values := self.numbers(place)) is None:
-            return False
-        return bool(np.all(values == values[:1] + np.arange(len(values))))
+        return self.numbers(place) is not None and numbers_lines(self.heads[place], self.numbers(place))
 
     def naming(self, run: list[int]) -> list[int]:
         """Return the columns of a run that name the lines: the first whose entries differ, else several together."""
@@ -300,9 +323,15 @@ class _Table:
             return True
         if not _are_whole(values):
             return all(_are_whole(self.numbers(each)) for each in others[:LOOKED_AT])
+        return company
+
+    def may_be_about(self, place: int, others: list[int]) -> bool:
+        """Return whether whole numbers under a word before the counts are never 0, and headers in no order."""
+        values: Any = self.numbers(place)
+        beside = [self.heads[each] for each in others]
         in_order = [self.heads[each] for each in sorted([*others, place])]
         never_zero = len(values) > 2 and bool(np.all(values > 0)) and max(map(len, beside)) > 1
-        return company or (leads and never_zero and sorted(in_order) != in_order)
+        return never_zero and sorted(in_order) != in_order
 
 
 def _parts(head: str) -> list[str]:
@@ -345,8 +374,7 @@ def warn_of_columns(counts: Counts) -> None:
     """Warn of features that are about the rows, as identifiers, coordinates and measures of each."""
     heads, most = [str(each) for each in counts.feature_names], counts.shape[1]
     for tool in TOOLS:
-        beside = {*tool.header, tool.counts} & {*heads[: len(tool.header)]}
-        if tool.counts and tool.counts in beside and len(beside) > 2:
+        if tool.counts and tool.made(heads):
             warn_of_data(
                 f"counts look like a table of {tool.tool}, of one sample, and {tool.counts!r} alone has counts: join "
                 f"those of all samples, as pd.concat([table[{tool.counts!r}] for table in tables], axis=1).T does"

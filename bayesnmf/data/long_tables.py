@@ -1,7 +1,7 @@
 """Long tables, with a row, a feature and a count in each line: tell them from wide ones, and read them.
 
 Columns are found by their headers, in any order. Where the headers say nothing, text in the second column does, or that
-no pair of the first two numbers repeats, which counts do.
+no pair of the first two numbers repeats, which counts do; fewer lines tell if the third has few numbers, and no 0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ LAYOUTS = ("long", "wide")
 WIDE = 'layout="wide" (--layout wide on the command line)'
 MOST_COLUMNS = 6  # of a long table
 SURE = "'sample', 'feature' and 'count' to say so"
+NO_NAME = "Unnamed: 0"  # pandas' name for a first column without a header
 FEWEST_REPEATS = 8  # expected of two columns of counts before their absence proves anything
+FEWEST_OF_IDS = 2  # if each of two columns has its numbers twice on average, and a third has few, and no 0
+FEWEST_LINES = 30  # of a table without known headers
 # Headers of columns: in small letters, without punctuation and without an ending such as "id" or "s".
 NAMES_OF_LINES = frozenset(("id", "ids", "idx", "index", "row"))  # name rows if no other column does
 NAMES_OF_ROWS = NAMES_OF_LINES | frozenset((
@@ -189,8 +192,13 @@ def _by_shape(frame: Any, header: list[str]) -> Columns | None:
         return Columns(0, 1, 2)
     repeating = text and not (first.is_unique or second.is_unique or frame.iloc[:, :2].duplicated().any())
     if never_repeat(first, second) or (repeating and _share_of_numbers(first) == 0 and numbers_after):
+        found = Columns(0, 1, 2)
+    else:
+        found = _ids_and_counts(frame, header)
+    if found is not None:
         raise ValueError(
-            f"it must be a long or a wide table: no two lines have the same {header[0]!r} and {header[1]!r}, as in a "
+            f"it must be a long or a wide table: no two lines have the same {header[found.row]!r} and "
+            f"{header[found.feature]!r}, as in a "
             "long table, but the headers do not name a column of rows, one of features and one of counts; say "
             'layout="long" or layout="wide" (--layout on the command line), or name the columns, as in "sample", '
             '"feature", "count"'
@@ -198,12 +206,50 @@ def _by_shape(frame: Any, header: list[str]) -> Columns | None:
     return None
 
 
+def _ids_and_counts(frame: Any, header: list[str]) -> Columns | None:
+    """Return the columns of a table whose first two are identifiers and whose third has counts, by their values."""
+    import pandas as pd
+
+    places = _without_numbers_of_lines(frame, header)
+    if len(frame) < FEWEST_LINES or len(places) != 3:
+        return None
+    first, second, third = (frame.iloc[:, place] for place in places)
+    counts = pd.to_numeric(third, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    different = [column.nunique() for column in (first, second, third)]
+    repeat = 2 * max(different[:2]) <= len(frame) and 2 * different[2] <= min(different[:2])
+    if repeat and counts.min() > 0 and never_repeat(first, second, FEWEST_OF_IDS):
+        return Columns(*places)
+    return None
+
+
+def _without_numbers_of_lines(frame: Any, header: list[str]) -> list[int]:
+    """Return the places of columns but for a first one that numbers the lines, and for times and the like."""
+    first = int(bool(header) and numbers_lines(header[0], frame.iloc[:, 0]))
+    return [place for place in range(first, len(header)) if not NOT_COUNTS.fullmatch(header[place])]
+
+
+def numbers_lines(head: str, column: Any) -> bool:
+    """Return whether a column without a header is 0, 1, 2, … or 1, 2, 3, …, as pandas and R number lines."""
+    import pandas as pd
+
+    if head not in ("", NO_NAME):
+        return False
+    values = np.asarray(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
+    return bool(np.all(values == values[:1] + np.arange(len(values))))
+
+
 def _said_to_be_long(frame: Any, header: list[str]) -> Columns:
-    """Return the columns of a table that is said to be long: three, or two of text and the first of numbers."""
+    """Return the columns of a table that is said to be long: three, or two of text and the first of numbers.
+
+    Columns that number the lines, and times, are none of three.
+    """
     if len(header) == 3:
         return Columns(0, 1, 2)
     texts = [place for place in range(len(header)) if _share_of_numbers(frame.iloc[:, place]) == 0]
     counts = [place for place in range(len(header)) if _may_be_counts(frame, header, place)]
+    places = _without_numbers_of_lines(frame, header)
+    if len(places) == 3 and len(texts) < 2:
+        return Columns(*places)
     if len(header) < 3 or len(texts) < 2 or not counts:
         raise ValueError(
             "its headers must name the columns of a long table, as in 'sample', 'feature' and 'count': found "
@@ -228,10 +274,11 @@ def _check_has_header(header: list[str], place: int) -> None:
         )
 
 
-def never_repeat(first: Any, second: Any) -> bool:
+def never_repeat(first: Any, second: Any, fewest: float = FEWEST_REPEATS) -> bool:
     """Return whether no pair of two columns repeats, although pairs of counts would: columns of text or whole numbers.
 
-    Were the columns independent, as many pairs would be equal as the product of their shares of equal pairs says.
+    Were the columns independent, as many pairs would be equal as the product of their shares of equal pairs says;
+    where fewer than `fewest` would, nothing is known.
     """
     import pandas as pd
 
@@ -243,7 +290,7 @@ def never_repeat(first: Any, second: Any) -> bool:
         number = np.bincount(codes[-1][codes[-1] >= 0]).astype(float)
         shares.append((number * (number - 1)).sum() / 2)
     pairs = len(codes[0]) * (len(codes[0]) - 1) / 2
-    if pairs == 0 or shares[0] * shares[1] / pairs < FEWEST_REPEATS:
+    if pairs == 0 or shares[0] * shares[1] / pairs < fewest:
         return False
     both = codes[0] * (codes[1].max() + 1) + codes[1]
     return len(np.unique(both)) == len(both)
@@ -271,6 +318,8 @@ def warn_of_long(counts: Counts) -> bool:
         )
     except ValueError:
         named = Columns(0, 1, 2)
+    if named is None:
+        named = _ids_and_counts(frame, [str(each) for each in frame.columns])
     if named is None and not never_repeat(frame.iloc[:, 0], frame.iloc[:, 1]):
         return False
     names = ", ".join(map(repr, frame.columns))

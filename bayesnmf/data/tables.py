@@ -15,7 +15,6 @@ from typing import Any
 from bayesnmf.checks import shown
 from bayesnmf.data.layouts import (
     IDENTIFIER,
-    NO_NAME,
     about_lines,
     form,
     holds_text,
@@ -26,6 +25,7 @@ from bayesnmf.data.long_tables import (
     MOST_COLUMNS,
     NAMES_OF_FEATURES,
     NAMES_OF_ROWS,
+    NO_NAME,
     WIDE,
     from_long,
     long_columns,
@@ -184,7 +184,7 @@ def _names_in(header: list[str], layout: str | None) -> list[str]:
     """Return the headers of the columns that name rows and features, if the table is long by its headers."""
     columns = None if layout == "wide" else named_columns(header)
     if columns is None:
-        return header[:2] if layout == "long" else []
+        return header[: 2 + (header[0] == "")] if layout == "long" else []
     return [header[columns.row], header[columns.feature]]
 
 

@@ -94,13 +94,23 @@ CASES = [
          "d1 d2", "cat ambiguous unmapped dog tree", 17),
     Case("featureCounts, summary", "counts.txt.summary",
          "Status\ta.bam\tb.bam\nAssigned\t900\t800\nUnassigned_Unmapped\t5\t6\nUnassigned_NoFeatures\t7\t8\n",
-         refused="table of featureCounts without counts of features: .*no .summary"),
+         refused="table of featureCounts without counts of features: .*Unassigned_Unmapped.*no .summary"),
     # --- tables of one sample (F9)
     Case("salmon", "quant.sf", tabs("""
         Name  Length  EffectiveLength  TPM  NumReads
         ENST1  900  700.5  12.5  30
         ENST2  400  200.5  2.5  7"""),
         "NumReads", "ENST1 ENST2", 37, (TURNED, "salmon; left out: Length, EffectiveLength, TPM; it is one sample")),
+    Case("salmon, columns in another order", "genes.tsv", tabs("""
+        gene  NumReads  TPM  Length
+        ENST1  30  12.5  900
+        ENST2  7  2.5  400"""),
+        "NumReads", "ENST1 ENST2", 37, (TURNED, "salmon; left out: TPM, Length; it is one sample")),
+    Case("tximport, as.data.frame", "txi.csv",
+         ",abundance.a,abundance.b,counts.a,counts.b,length.a,length.b,countsFromAbundance\n"
+         "ENST1,1.5,2.5,30,1,900.5,901,no\nENST2,2.5,3.5,7,0,400,401,no\n",
+         "counts.a counts.b", "ENST1 ENST2", 38, (TURNED, "tximport; left out: abundance.a, .*, length.b, countsFrom")),
+    Case("counts. beside others", "x.csv", ",abundance.a,counts.a\nA,1,30\nB,2,7\n", "A B", "abundance.a counts.a", 40),
     Case("kallisto", "abundance.tsv", tabs("""
         target_id  length  eff_length  est_counts  tpm
         ENST1  900  700.5  30  12.5
@@ -175,9 +185,16 @@ CASES = [
     Case("plates and wells", "x.csv",
          "plate,well,g1,g2,g3,g4,g5\nP1,A1,1,0,2,0,1\nP1,A2,0,3,1,1,0\nP2,A1,2,1,0,0,1\nP2,A2,1,1,1,1,1\n",
          "P1_A1 P1_A2 P2_A1 P2_A2", "g1 g2 g3 g4 g5", 18, ("'plate' and 'well', which together name the rows",)),
-    Case("MaxQuant", "proteinGroups.txt",
-         "Protein IDs\tMajority protein IDs\tIntensity a\tMS/MS count a\nP1;P2\tP1\t9\t3\n",
-         refused="table of MaxQuant without counts of features: keep"),
+    Case("MaxQuant", "proteinGroups.txt", tabs("""
+        Protein IDs  Gene names  Number of proteins  Mol. weight [kDa]  Intensity a  MS/MS count a  MS/MS count b
+        P1;P2  G1  2  9.5  90  3  0
+        P3  G3  1  90.5  80  1  4"""),
+        "'MS/MS count a' 'MS/MS count b'", "P1;P2 P3", 8,
+        (TURNED, "MaxQuant; left out: Gene names, Number of proteins, Mol. weight .kDa., Intensity a")),
+    Case("MaxQuant, intensities alone", "proteinGroups.txt",
+         "Protein IDs\tMajority protein IDs\tIntensity a\tMS/MS count\nP1;P2\tP1\t9\t3\n",
+         refused="table of MaxQuant without counts of features: intensities are no counts; .*'MS/MS count ...'"),
+    Case("proteins of anybody", "x.csv", "Protein IDs,a,b\nP1,3,0\nP3,1,4\n", "a b", "P1 P3", 8, (TURNED,)),
     Case("Xenium, molecules", "transcripts.csv",
          "transcript_id,cell_id,overlaps_nucleus,feature_name,x_location,y_location,z_location,qv\n"
          "1,5,1,ACTB,2.5,3.5,1.0,40\n",
@@ -189,6 +206,9 @@ CASES = [
     Case("words of texts, as they came", "docs.csv",
          "doc,the,year,label,cat,batch\nd1,9,0,3,0,0\nd2,0,2,0,4,1\nd3,2,1,1,0,0\n",
          "d1 d2 d3", "the year label cat batch", 23),
+    Case("words of texts, the first in each", "docs.csv",
+         ",year,batch,label,start,end,volume,x,id\nd1,3,0,3,0,0,1,0,1\nd2,1,2,0,4,1,0,1,0\nd3,2,1,1,0,0,2,0,1\n",
+         "d1 d2 d3", "year batch label start end volume x id", 24),
     Case("letters", "letters.csv", "text,x,y,z,a,b\nt1,0,1,0,9,2\nt2,1,0,0,7,3\nt3,0,2,1,8,1\n",
          "t1 t2 t3", "x y z a b", 35),
     Case("features alone", "x.csv", "x,y,z\n1,2,3\n4,5,6\n7,8,8\n", "0 1 2", "x y z", 44),
@@ -280,8 +300,8 @@ def test_a_table_is_read_right_or_refused(tmp_path, case):
     for words in case.said:
         assert any(re.search(words, each) for each in said), (words, said)
     assert len(said) == len(case.said), said
-    assert [str(name) for name in counts.row_names] == case.rows.split()
-    features = next(csv.reader([case.features], delimiter=" ", quotechar="'"))
+    rows, features = csv.reader([case.rows, case.features], delimiter=" ", quotechar="'")
+    assert [str(name) for name in counts.row_names] == rows
     assert [str(name) for name in counts.feature_names] == features
     assert counts.total == pytest.approx(case.total)
 
@@ -355,6 +375,42 @@ def test_tags_of_cite_seq_count_have_their_counter_left_out(tmp_path):
     np.testing.assert_array_equal(counts.dense, X[:, :3])
 
 
+# --- long tables without known headers (F18) ------------------------------------------------------
+
+RANDOM = np.random.default_rng(0)
+PAIRS = RANDOM.permutation(
+    np.union1d(RANDOM.choice(60 * 80, 220, replace=False), np.arange(80) * 60 + np.arange(80) % 60)
+)
+ORDERS = pd.DataFrame({"a": PAIRS % 60 + 101, "b": PAIRS // 60 + 5001, "c": 1 + RANDOM.poisson(1.5, len(PAIRS))})
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize("header", ["a b c", "order_no sku qty", "gene_ix cell_ix umis", "client article quantite"])
+def test_ids_with_unknown_headers_are_refused_with_a_cure_that_works(tmp_path, header, numbered):
+    """By what repeats: each id does, and no pair; R writes numbers of lines before them."""
+    orders = ORDERS.set_axis(header.split(), axis="columns").set_axis(np.arange(1, len(ORDERS) + 1))
+    orders.to_csv(tmp_path / "x.csv", index=numbered)
+    with pytest.raises(ValueError, match=r"have the same '\w+' and '\w+', as in a long table, .*say layout=\"long\""):
+        read_counts(tmp_path / "x.csv")
+    found = read_counts(tmp_path / "x.csv", layout="long")
+    wide = ORDERS.pivot_table("c", "a", "b", "sum", 0)
+    wide = wide.set_axis(wide.index.astype(str)).set_axis(wide.columns.astype(str), axis="columns")
+    np.testing.assert_array_equal(wide.loc[found.row_names, found.feature_names], found.dense)
+    assert read_counts(tmp_path / "x.csv", layout="wide").shape == (len(ORDERS), 3)
+
+
+@pytest.mark.parametrize("lines", [30, 100, 1000])
+def test_three_features_are_no_long_table(lines):
+    """Of any mean and spread, in 30 tables."""
+    random = np.random.default_rng(lines)
+    for _ in range(30):
+        means, shape = np.exp(random.uniform(0, 6, 3)), np.exp(random.uniform(-1, 4))
+        frame = pd.DataFrame(
+            random.poisson(random.gamma(shape, 1 / shape, (lines, 3)) * means), columns=["a", "b", "c"]
+        )
+        assert as_counts(frame).shape == (lines, 3)
+
+
 # --- frames and AnnData ---------------------------------------------------------------------------
 
 COUNTED = pd.DataFrame(X, CELLS, GENES)
@@ -366,6 +422,9 @@ TOLD = {
     "long": (pd.DataFrame({"customer_id": [1, 1, 2], "product_id": [10, 11, 10], "quantity": [2, 1, 5]}),
              r"frame.pivot_table\('quantity', 'customer_id', 'product_id', 'sum', 0\)"),
 }  # fmt: skip
+
+
+TOLD["long, by what repeats"] = (ORDERS, r"look like a long table, .*frame.pivot_table\('c', 'a', 'b', 'sum', 0\)")
 
 
 @pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning")
