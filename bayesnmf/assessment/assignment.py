@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,7 +22,7 @@ from bayesnmf.data.batches import check_no_batches
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.checks import check_assignable
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.labels import split_labels
+from bayesnmf.data.labels import is_missing, split_labels
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.probabilities import log_likelihood
 from bayesnmf.fitting.checkpointing import described_noise, kept_in, seed_of
@@ -189,6 +191,18 @@ def _drawn(
     return found
 
 
+def _names_of_all(given: Iterable[Any], extra: int) -> Array:
+    """Return the names of the catalogue and of extra components, which differ from each other.
+
+    Missing names, and numbers that repeat, as of frames one below the other, become the numbers of components.
+    """
+    own = list(given)
+    times = Counter(map(str, own))
+    own = [f"component {k}" if is_missing(each) or times[str(each)] > 1 else each for k, each in enumerate(own)]
+    new = (name for number in count(1) if (name := f"extra {number}") not in times)
+    return whole_names([*own, *islice(new, extra)])
+
+
 def _gathered(
     found: list[Drawn], data: Counts, given: tuple[Array, Array | None], noise: Noise, interval: float, chains: int
 ) -> Assignment:
@@ -197,8 +211,7 @@ def _gathered(
 
     known, names = given
     new = np.concatenate([each.extra for each in found])
-    own = range(len(known)) if names is None else names
-    names = whole_names([*own, *(f"extra {number}" for number in range(1, new.shape[1] + 1))])
+    names = _names_of_all(range(len(known)) if names is None else names, new.shape[1])
     spread = np.vstack([np.zeros_like(known), new.std(axis=0)])
     known = np.vstack([known, new.mean(axis=0)])
     drawn = csc_array(vstack([each.loadings for each in found], format="csc"))

@@ -6,6 +6,7 @@ feature, whose mean is 1: what one batch has more or less of than others, whatev
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -142,10 +143,12 @@ def with_batch(counts: Any, batch: Any, source: Any = None) -> Any:
         raise ValueError(
             f"batch must have at least two different labels: found {shown(names[0])} alone; leave batch out"
         )
-    if len(names) == len(labels):
+    alone = sum(number == 1 for number in Counter(labels).values())
+    if 2 * alone > len(labels):
         warn_of_data(
-            f"batch has another label for each of {len(labels)} rows, so that factors of features take up what rows "
-            "differ in, and nothing is left for components; give rows that were measured together the same label"
+            f"batch has another label for each of {alone} of {len(labels)} rows, so that factors of features take up "
+            "what rows differ in, and nothing is left for components; give rows that were measured together the same "
+            "label"
         )
     return replace(counts, batch=Batches(np.array(names, dtype=object), _codes(labels, names), given.shape))
 

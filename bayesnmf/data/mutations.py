@@ -95,11 +95,12 @@ def read_types(names: Iterable[Any]) -> MutationTypes | None:
     """Return mutation types in the spelling of COSMIC, or None unless all names are types of one kind.
 
     Besides the spelling of COSMIC (``A[C>A]A``, ``AC>CA``, ``1:Del:C:0``), names may be spelled as by sigfit
-    (``ACA>AAA``), musicatk (``C>A_ACA``), MutationalPatterns (``AC_CA``, ``C_deletion_1``), PCAWG (``DEL_C_1_0``) and
-    ICAMS (``DEL:C:1:0``, ``ACAA``, ``ACCA``). Strands are given as by SigProfiler (``T:A[C>A]A``), ICAMS
-    (``T_C>A_ACA``) or MutationalPatterns (``A[C>A]A-transcribed``). All of them may be as R's make.names changes
-    them in headers: ``A.C.A.A``, ``X1.Del.C.0``. Deletions may be counted from 1 to 6+, with the
-    repeat that is deleted, as ICAMS does in figures.
+    (``ACA>AAA``), musicatk (``C>A_ACA``), signeR (``C>A:ACA``), SomaticSignatures (``CA A.A``), MutationalPatterns
+    (``AC_CA``, ``C_deletion_1``), PCAWG (``DEL_C_1_0``) and ICAMS (``DEL:C:1:0``, ``ACAA``, ``ACCA``), and
+    substitutions in small letters. Strands are given as by SigProfiler (``T:A[C>A]A``), ICAMS (``T_C>A_ACA``) or
+    MutationalPatterns (``A[C>A]A-transcribed``). All of them may be as R's make.names changes them in headers:
+    ``A.C.A.A``, ``X1.Del.C.0``. Deletions may be counted from 1 to 6+, with the repeat that is deleted, as ICAMS does
+    in figures.
     """
     listed = [*names]
     if (found := _read_as(_spellings(), listed)) is not None:
@@ -140,12 +141,20 @@ def strand_of(name: str) -> tuple[str, str]:
 def _spellings() -> Spellings:
     """Return the spelling of COSMIC and the kind for every known spelling of a type."""
     found: Spellings = {}
+    unclear: Spellings = {}  # those that make.names would make equal to others
     for kind in (sbs96_types(), sbs1536_types()):
         for name in kind:
-            (before, rest), after = name.split("["), name.split("]")[1]
-            change, old, new = rest[:3], rest[0], rest[2]
-            others = (f"{before}{old}{after}>{before}{new}{after}", f"{change}_{before}{old}{after}")
-            found |= dict.fromkeys((name, *others), (name, kind))
+            before, old, new, after = re.split(r"[\[>\]]", name)
+            change, whole = f"{old}>{new}", f"{before}{old}{after}"
+            found |= dict.fromkeys(
+                (
+                    name, name.lower(), f"{before}({change}){after}", f"{before}[{old}->{new}]{after}",
+                    f"{whole}>{before}{new}{after}", f"{change}_{whole}", f"{change}:{whole}", f"{whole}:{change}",
+                    f"{old}{new} {before}.{after}",
+                ),
+                (name, kind),
+            )  # fmt: skip
+            unclear[f"{change} {before}.{after}"] = name, kind
     for name in dbs78_types():
         found |= dict.fromkeys((name, name.replace(">", "_")), (name, dbs78_types()))
     for kind in (cn48_types(), sv32_types()):
@@ -154,7 +163,7 @@ def _spellings() -> Spellings:
         change, where, size, number = indel
         labels = (change.upper(), _PLACES.get(where, where), _open(size), _open(number))
         found |= dict.fromkeys((name, "_".join(labels), ":".join(labels), _plainly(*indel)), (name, id83_types()))
-    return _as_in_r(found) | found
+    return _as_in_r(found) | unclear | found
 
 
 def _as_in_r(spellings: Spellings) -> Spellings:

@@ -18,8 +18,11 @@ from bayesnmf.checks import shown
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.suspicions import warn_of_data
 
-MATRIX, BARCODES, FEATURES = "matrix.mtx", "barcodes.tsv", ("features.tsv", "genes.tsv")  # as Cell Ranger names them
+# As Cell Ranger names them, that of ATAC too:
+MATRIX, BARCODES, FEATURES = "matrix.mtx", "barcodes.tsv", ("features.tsv", "genes.tsv", "peaks.bed")
 OTHERS = (("genes.names.txt", "genes.txt", "features.txt"), ("barcodes.txt", BARCODES))  # of kallisto bustools
+LISTS = re.compile(r"\.(csv|tsv|txt|bed)(\.gz)?$", re.IGNORECASE)
+MOST_BESIDE, LONGEST = 20, 2**26  # files beside a matrix, and bytes of one, that are looked at
 GENES = "Gene Expression"
 BARCODE = re.compile(r"(.*[_-])?[ACGTN]{8,}(-\d+)?")
 
@@ -52,7 +55,35 @@ def add_names_beside(counts: Counts, path: Path, suffix: str) -> tuple[Counts, O
         beside = beside if all(beside) else [existing_file(path, prefix, names) for names in OTHERS]
         if all(beside):
             return _with_names_beside(counts, path, beside)
+    _warn_of_names_beside(counts.shape, path)
     return counts, None
+
+
+def _warn_of_names_beside(shape: tuple[int, int], path: Path) -> None:
+    """Warn of two files of text beside a matrix without names that have as many lines as it has rows and columns.
+
+    A line of them may be a header.
+    """
+    files = sorted(each for each in path.parent.iterdir() if LISTS.search(each.name) and each != path)
+    lines = {} if len(files) > MOST_BESIDE else {each.name: _number_of_lines(each) for each in files if each.is_file()}
+    fitting = [[name for name, number in lines.items() if number in (size, size + 1)] for size in shape]
+    if shape[0] != shape[1] and all(len(each) == 1 for each in fitting) and fitting[0] != fitting[1]:
+        (rows,), (columns,) = fitting
+        warn_of_data(
+            f"counts in {path} have no names: {rows} and {columns} beside it have as many lines as there are rows and "
+            "columns; give row_names and feature_names, and transpose=True if rows are features"
+        )
+
+
+def _number_of_lines(file: Path) -> int:
+    """Return the number of lines of a text, -1 of one that is too long for names."""
+    if file.stat().st_size > LONGEST:
+        return -1
+    with (gzip.open if file.suffix.lower() == ".gz" else open)(file, "rb") as lines:
+        try:
+            return sum(1 for _ in lines)
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            return -1
 
 
 def _prefixes(path: Path, base: str) -> list[str]:
@@ -70,6 +101,7 @@ def _with_names_of_sides(counts: Counts, path: Path, sides: list[Any]) -> tuple[
     Features have identifiers in a second column, or barcodes are beside them.
     """
     (rows, _, more), (columns, _, others) = (_read_names(file) for file in sides)
+    of_atlas = f"{sides[0].name}.".endswith((".mtx_rows.", ".mtx_rows.gz."))  # whose rows are genes
     if counts.shape != (len(rows), len(columns)):
         raise ValueError(
             f"{path} must have a row for each of {len(rows)} names in {sides[0].name} and a column for each of "
@@ -78,9 +110,9 @@ def _with_names_of_sides(counts: Counts, path: Path, sides: list[Any]) -> tuple[
         )
     named = replace(counts, row_names=rows, feature_names=columns)
     barcodes = [bool(BARCODE.fullmatch(str(names[0]))) for names in (rows, columns)]
-    if more == others and barcodes[0] == barcodes[1]:
+    if more == others and barcodes[0] == barcodes[1] and not of_atlas:
         return named, None
-    in_rows = more > others if more != others else barcodes[1]
+    in_rows = more > others if more != others else barcodes[1] or (of_atlas and not barcodes[0])
     return named, Orientation(in_rows, "features", f", as {sides[0].name} and {sides[1].name} show")
 
 
@@ -185,6 +217,8 @@ def _read_names(file: Path) -> tuple[np.ndarray, list[str], int]:
         raise ValueError(f"{file} must be tab-separated text: {error}; mend it or move it away") from error
     while rows and not any(rows[-1]):
         rows.pop()
+    if file.name.removesuffix(".gz").endswith(".bed"):
+        rows = [["{}:{}-{}".format(*row) if len(row) > 2 else row[0]] for row in rows]
     names = names_with_identifiers([row[min(1, len(row) - 1)] for row in rows], [row[0] for row in rows])
     return names, [row[2] if len(row) > 2 else GENES for row in rows], max(map(len, rows), default=1)
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from bayesnmf.data.sidecars import BARCODES, FEATURES, MATRIX, existing_file, genes_among, names_with_identifiers
 
+MOST_SHOWN = 5
+
 
 def matrix_in(folder: Path) -> Path:
     """Return the matrix file of a 10x folder, whose names may have a prefix; refuse a folder without all files."""
@@ -22,9 +24,11 @@ def matrix_in(folder: Path) -> Path:
     if len(missing) == len(parts):
         raise ValueError(f"{folder} must be a file, not a directory; name one file in it")
     if missing:
+        others = sorted(each.name for each in folder.iterdir() if each.name.removesuffix(".gz").endswith(".mtx"))
+        shown = f" of {', '.join(others[:MOST_SHOWN])}" if others and found[0] is None else ""
         raise ValueError(
             f"{folder} must have all files of a 10x Genomics folder, each also with .gz: {', '.join(missing)} is "
-            "missing; add it, or name the one file to read"
+            f"missing; add it, or name the one file{shown} to read"
         )
     matrix: Any = found[0]
     return matrix

@@ -278,6 +278,12 @@ def check_named_once(labels: Any, argument: str) -> None:
             f"{argument} must have each component once: found {listed(repeated)} {times[repeated[0]]} times; keep one "
             "of each, as frame[~frame.index.duplicated()] does, or give them different names"
         )
+    named = {(str(label), isinstance(label, str)) for label in ([] if labels is None else labels)}
+    if alike := [name for name, number in Counter(name for name, _ in named).items() if number > 1]:
+        raise ValueError(
+            f"{argument} must have names that differ as text: found {listed(alike)} as a number and as text; give them "
+            "different names, as frame.index = ['first', ...]"
+        )
 
 
 def check_room_for_known(known: np.ndarray, rank: int, prior: Any) -> None:

@@ -434,6 +434,28 @@ def test_a_component_that_the_catalogue_lacks_comes_back(noise, word):
     assert (found.presence[had == 0, -1] < 0.5).mean() > 0.9
 
 
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["A", "extra 1", "B"], ["A", "extra 1", "B", "extra 2"]),
+        (["A", np.nan, None], ["A", "component 1", "component 2", "extra 1"]),
+        ([0, 1, 0], ["component 0", "1", "component 2", "extra 1"]),
+        ([4, 5, 7], ["4", "5", "7", "extra 1"]),
+    ],
+)
+def test_names_of_all_components_differ(names, expected):
+    """Extra components were called as those of the catalogue that an earlier call had found."""
+    found = bayesnmf.assign(
+        COUNTS[None], pd.DataFrame(KNOWN, pd.Index(names, dtype=object)), extra=1, draws=2, warmup=2
+    )
+    assert list(map(str, found.component_names)) == expected
+
+
+def test_a_number_and_its_text_are_refused():
+    with pytest.raises(ValueError, match="names that differ as text: found '1' as a number and as text"):
+        bayesnmf.assign(COUNTS[None], pd.DataFrame(KNOWN, pd.Index([1, "1", 2], dtype=object)), draws=2, warmup=2)
+
+
 def test_extra_components_of_all_chains_are_those_of_the_first():
     rng = np.random.default_rng(0)
     one = Drawn(csr_array(rng.poisson(1.0, (5, 6))), rng.random((2, 3)), rng.random((5, 3)), rng.random((5, 2)),

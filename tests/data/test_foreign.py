@@ -326,6 +326,10 @@ BESIDE = {
     "alevin": ("quants_mat.mtx", X, {"quants_mat_rows.txt": lines(CELLS), "quants_mat_cols.txt": lines(GENES)}),
     "Expression Atlas": ("E.counts.mtx", X.T, {"E.counts.mtx_rows": "".join(f"{g}\t{g}\n" for g in GENES),
                                                "E.counts.mtx_cols": lines(["SAM1", "SAM2", "SAM3"])}),
+    "Expression Atlas, cells": ("E.counts.mtx", X.T, {"E.counts.mtx_rows": lines(GENES),
+                                                      "E.counts.mtx_cols": lines(CELLS)}),
+    "Cell Ranger ATAC": ("matrix.mtx", X.T, {"peaks.bed": "".join(f"chr1\t{9 * i}\t{9 * i + 5}\n" for i in range(4)),
+                                             "barcodes.tsv": lines(CELLS)}),
 }  # fmt: skip
 
 
@@ -341,8 +345,43 @@ def test_a_matrix_has_the_names_of_files_beside_it(tmp_path, tool, ending):
         counts = read_counts(tmp_path / name)
     np.testing.assert_array_equal(counts.dense, X)
     assert counts.row_names.tolist() == (["SAM1", "SAM2", "SAM3"] if tool == "Expression Atlas" else CELLS)
-    assert counts.feature_names.tolist() == GENES
+    peaks = ["chr1:0-5", "chr1:9-14", "chr1:18-23", "chr1:27-32"]
+    assert counts.feature_names.tolist() == (peaks if "ATAC" in tool else GENES)
     assert [TURNED in str(each.message) for each in caught] == [True] * (matrix.shape != X.shape)
+
+
+def test_rows_of_the_atlas_are_genes_whatever_they_are_called(tmp_path):
+    mmwrite(tmp_path / "E.mtx", coo_array(X.T))
+    (tmp_path / "E.mtx_rows").write_text(lines(GENES))
+    (tmp_path / "E.mtx_cols").write_text(lines(["a", "b", "c"]))
+    with pytest.warns(bayesnmf.DataWarning, match="as E.mtx_rows and E.mtx_cols show"):
+        np.testing.assert_array_equal(read_counts(tmp_path / "E.mtx").dense, X)
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_files_that_may_have_the_names_are_told(tmp_path, ending):
+    """Such as those of split-pipe of Parse Biosciences; of other lengths, nothing is said."""
+    mmwrite(tmp_path / "count_matrix.mtx", coo_array(X))
+    texts = {"all_genes.csv": lines(["gene_id,genome", *(f"{each},hg38" for each in GENES)]), "cells.csv": lines(CELLS)}
+    read_counts(tmp_path / "count_matrix.mtx")
+    for name, text in texts.items():
+        (tmp_path / (name + ending)).write_bytes(gzip.compress(text.encode()) if ending else text.encode())
+    with pytest.warns(bayesnmf.DataWarning, match="have no names: cells.csv.* and all_genes.csv.* beside it have as"):
+        assert read_counts(tmp_path / "count_matrix.mtx").row_names.tolist() == [0, 1, 2]
+    (tmp_path / "notes.txt").write_text("one\n")
+    mmwrite(tmp_path / "other.mtx", coo_array(np.ones((7, 9))))
+    assert read_counts(tmp_path / "other.mtx").shape == (7, 9)
+
+
+def test_a_folder_without_its_matrix_names_the_others(tmp_path):
+    for name in ("spliced.mtx", "unspliced.mtx"):
+        mmwrite(tmp_path / name, coo_array(X.T))
+    (tmp_path / "barcodes.tsv").write_text(lines(CELLS))
+    (tmp_path / "features.tsv").write_text(lines(GENES))
+    with pytest.raises(
+        ValueError, match=r"matrix.mtx is missing; .*the one file of spliced.mtx, unspliced.mtx to read"
+    ):
+        read_counts(tmp_path)
 
 
 def test_a_square_matrix_of_kallisto_has_cells_in_rows(tmp_path):

@@ -111,6 +111,20 @@ def of_one_sample(path, header, name, count):
     return turned(path, pd.DataFrame(columns).to_csv(sep="\t", index=False), COUNTS.T[["s1"]].set_axis([count], axis=1))
 
 
+def matrices_of_tximport(path):
+    of_counts = COUNTS.T.add_prefix("counts.")
+    others = [COUNTS.T.add_prefix(f"{kind}.") + 97.5 for kind in ("abundance", "length")]
+    pd.concat([others[0], of_counts, others[1]], axis=1).assign(countsFromAbundance="no").to_csv(path)
+    return of_counts.T
+
+
+def spectra_of_maxquant(path):
+    of_counts = COUNTS.T.add_prefix("MS/MS count ")
+    others = pd.DataFrame({"Gene names": "G", "Peptides": 97, "Mol. weight [kDa]": 97.5}, COUNTS.columns)
+    pd.concat([others, of_counts], axis=1).to_csv(path, sep="\t", index_label="Protein IDs")
+    return of_counts.T
+
+
 def with_columns(path, sep, before, frame=COUNTS, names=None, first=""):
     """Write a table with columns before the counts, of which one has the names of its lines."""
     columns = pd.DataFrame({each: frame.index if each == names else 1 for each in before})
@@ -222,6 +236,10 @@ LAYOUTS = {
                 path, ["target_id", "length", "eff_length", "est_counts", "tpm"], "target_id", "est_counts"
             ),
         ),
+    ],
+    "tximport, MaxQuant": [
+        ("txi.csv", matrices_of_tximport),
+        ("proteinGroups.txt", spectra_of_maxquant),
     ],
     "mothur, `.shared`": [
         ("x.shared", lambda path: with_columns(path, "\t", ["label", "Group", "numOtus"], COUNTS, "Group")),

@@ -210,7 +210,8 @@ def test_the_smallest_shape_and_large_ones_have_a_finite_trace():
         assert np.isfinite(fit.batch_factors().to_numpy()).all()
 
 
-def test_a_label_for_every_row_is_told():
+@pytest.mark.parametrize(("labels", "alone"), [("abcdef", 6), ("aabcde", 4)])
+def test_a_label_for_every_row_or_most_is_told(labels, alone):
     counts = np.random.default_rng(0).poisson(3, (6, 5))
-    with pytest.warns(bayesnmf.DataWarning, match="batch has another label for each of 6 rows"):
-        bayesnmf.fit(counts, rank=2, seed=0, batch=list("abcdef"))
+    with pytest.warns(bayesnmf.DataWarning, match=f"batch has another label for each of {alone} of 6 rows"):
+        bayesnmf.fit(counts, rank=2, seed=0, batch=list(labels))
