@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import arviz as az
 import numpy as np
 import pandas as pd
 import pytest
@@ -197,8 +198,18 @@ def test_dispersion_of_one_matrix_counts_its_part_of_the_loadings() -> None:
 
 def test_coordinates_say_which_matrix_a_feature_is_of() -> None:
     tree = fitted().to_datatree(draws=2, chains=1, features=["b", "g"])
-    assert tree["posterior"]["feature_matrix"].values.tolist() == ["a", "b"]
     assert tree["observed_data"]["feature_matrix"].values.tolist() == ["a", "b"]
+    assert tree["posterior"].feature.equals(tree["observed_data"].feature.drop_vars("feature_matrix"))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:arviz_stats")  # of two draws
+@pytest.mark.parametrize("noise", ["poisson", {"a": "nb2", "b": "poisson"}])
+def test_arviz_summarises_the_tree_of_several_matrices(noise) -> None:
+    """A second coordinate of the features of draws made it fail."""
+    fit = fitted(noise=noise)
+    table = az.summary(fit.to_datatree(draws=20, chains=2))
+    assert len(table) >= fit.loadings.size + fit.components.size
+    assert table.index.is_unique
 
 
 def test_rows_of_one_matrix_keep_their_priors(tmp_path) -> None:
