@@ -214,11 +214,10 @@ def _tree(
     if METHODS[fit.method].posterior != "draws" and (source := source_of_intervals(fit)):
         about["intervals"] = source
     for name, group in groups.items():
-        of_counts = "counts" in group  # alone, as `az.summary` fails where an axis of draws has a second coordinate
-        labels = {
-            dim: own for dim, own in coords.items() if (of_counts if isinstance(own, tuple) else dim in group.dims)
-        }
-        groups[name] = group.assign_coords(labels).assign_attrs({**about, **group.attrs})
+        own = {dim: names for dim, names in coords.items() if dim in group.dims}
+        if "counts" in group:  # not of draws, as `az.summary` fails where an axis has two coordinates
+            own |= {name: names for name, names in coords.items() if isinstance(names, tuple)}
+        groups[name] = group.assign_coords(own).assign_attrs({**about, **group.attrs})
     tree = xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
     tree.attrs = about
     return tree
