@@ -78,7 +78,8 @@ def assign(
     All is sampled (`bayesnmf.kernels.cpu.presence_moves`) by chains that are compared; Ctrl-C returns those that ended,
     or what the first one has kept.
 
-    The first chain begins at a refit of each sample, the others with random shares of all components and more noise.
+    The first chain begins at a refit of each sample, the others with random shares of all components and more noise;
+    with `extra`, all begin at the refit, as what extra components are begun from would be lost in the noise.
     A sample is *stuck* if its log-likelihood, averaged over the draws of a chain, differs by more than 5 nats between
     chains (between the halves of a single one), or if the best draw has a log density, of counts, presence and the
     logarithms of exposures, more than 10 nats below that of a refit by EM, pruned backwards by the same density. Then a
@@ -179,7 +180,8 @@ def _drawn(
             report("rounds", before + done + 1, len(rngs) * each, np.nan)
 
         try:
-            drawn = draw_chain(data, components, noise, rounds, rng, tell, "all" if number else "refit")
+            start: Literal["all", "refit"] = "all" if number and not len(components[1]) else "refit"
+            drawn = draw_chain(data, components, noise, rounds, rng, tell, start)
         except KeyboardInterrupt:
             if not found:
                 raise

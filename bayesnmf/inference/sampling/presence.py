@@ -113,7 +113,7 @@ def draw_chain(
     # What extra components are begun from, counts that are left over, is lost in the heat.
     heated = isinstance(start, str) and start == "all" and known == len(both)
     falling = min(HEATED, rounds[0] // 2) if heated else 0  # what is kept has no heat
-    waiting = min(FREE_FROM, rounds[0] // 2) if known == len(both) else 0  # these begin at a refit
+    waiting = min(FREE_FROM, rounds[0] // 2) if known == len(both) else 0  # extra ones are found by chances, too
     try:
         for number in range(first, sum(rounds)):
             if slot.due():
