@@ -191,10 +191,8 @@ def _by_shape(frame: Any, header: list[str]) -> Columns | None:
     if text and len(header) == 3 and numbers_after:
         return Columns(0, 1, 2)
     repeating = text and not (first.is_unique or second.is_unique or frame.iloc[:, :2].duplicated().any())
-    if never_repeat(first, second) or (repeating and _share_of_numbers(first) == 0 and numbers_after):
-        found = Columns(0, 1, 2)
-    else:
-        found = _ids_and_counts(frame, header)
+    whole = never_repeat(first, second) or (repeating and _share_of_numbers(first) == 0 and numbers_after)
+    found = Columns(0, 1, 2) if whole else _ids_and_counts(frame, header)
     if found is not None:
         raise ValueError(
             f"it must be a long or a wide table: no two lines have the same {header[found.row]!r} and "
