@@ -150,7 +150,7 @@ def test_cautions_about_intervals_and_spread_advise_what_works():
     large = replace(fitted("wild"), options=replace(FEW, intervals="mean_field"))
     for text in cautions_of_intervals(for_intervals(large)):
         assert cure(large, text), text
-    rows = np.repeat([1, 40], ROWS // 2)[:, None]
+    rows = np.where(np.arange(ROWS) == 5, 100, 1)[:, None]
     fit = quietly(bayesnmf.fit, RNG.poisson(rows * np.full((1, 8), 3.0)), rank=1, formula="~ x", covariates=X,
                   options=replace(FEW, priors=Priors(loadings=Gamma(5.0, 1.0))))  # fmt: skip
     found = cautions_of_spread(fit)
@@ -167,7 +167,8 @@ TRIED = {  # by file: what is tried above, or where the tests of its folder ask 
         "_cautions_of_components", "faults_of_draws", "excess_of_noise", "with_label",
     },
     "results/intervals.py": {"cautions_of_intervals"},
-    "results/effects.py": {"cautions_of_spread"},
+    "results/describing.py": {"_cautions"},
+    "results/effects.py": {"cautions_of_spread", "_cautions_of_shares"},
     "studies/selection/cautions.py": {"cautions_of"},
     "studies/selection/result.py": {"cautions"},
     "studies/stability/cautions.py": {"cautions_of_runs", "cautions_of_modes"},
