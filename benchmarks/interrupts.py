@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numba.core.registry import CPUDispatcher
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array, csr_array
 
 from bayesnmf.kernels.cpu import (
     allocation,
@@ -139,16 +139,23 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
     lost = allocation.padded(U.shape, np.float64)
     lost[:] = 1e-200
 
+    first, catalogue = tokens[: n // 10], V / V.sum(axis=1, keepdims=True)
+    exposed = np.zeros((0, m), bool), np.ones((1, K))
+    model = supports.Model(catalogue, *exposed, np.ones(K), np.zeros(K), supports.POISSON, 0.0, 1.0)
+
     def presences() -> tuple[Array, ...]:
         loadings, present = np.array(U[: n // 10]), np.zeros((n // 10, K))
-        first = tokens[: n // 10]
-        catalogue, entries = V / V.sum(axis=1, keepdims=True), (np.zeros((0, m), bool), np.ones((1, K)))
-        model = supports.Model(catalogue, *entries, np.ones(K), np.zeros(K), supports.POISSON, 0.0, 1.0)
         presence_draws.draw_presence(first, model, seed, 2, False, loadings, present, 1)
         return loadings, present
 
+    def judged() -> tuple[Array, ...]:
+        drawn = csc_array(U[: n // 10].reshape(1, -1))
+        return presence_draws.judge_presence(first, model, drawn, catalogue[None, K:], 1)
+
     return {
         "draw_presence": presences,
+        "refit_presence": lambda: presence_draws.refit_presence(tokens, model, 1),
+        "judge_presence": judged,
         "expected_allocations (scattered)": lambda: allocation.expected_allocations(X, U, V, **given),
         "expected_allocations (gathered)": lambda: allocation.expected_allocations(X, U, V, transposed=Xt, **given),
         "expected_allocations (means underflow)": lambda: allocation.expected_allocations(

@@ -31,7 +31,8 @@ OBJECTS = {
 # Names of other libraries, of what the reader has, and of densities.
 OF_OTHERS = {
     "CountVectorizer", "make_pipeline", "scanpy", "anndata", "adata", "np", "pd", "pandas", "scipy", "frame", "labels",
-    "x", "X", "each", "covariates", "sklearn", "generator", "stream", "int", "range", "print", "exp", "log", "p", "C", "counts",
+    "x", "X", "each", "covariates", "sklearn", "generator", "stream", "int", "range", "print", "exp", "log", "p", "C",
+    "counts",
 }  # fmt: skip
 CALL = re.compile(r"(?<![\w.])(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*\((?!\))|(?<![\w.])(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*\(\)")
 WORDS = {
@@ -67,7 +68,9 @@ def messages() -> list[tuple[str, str]]:
         text = path.read_text(encoding="utf-8")
         if not place.startswith(ELSEWHERE) and ("raise " in text or "caution" in text or "warn" in text):
             tree = ast.parse(text)
-            found += [(f"{place}:{line}", text) for line, text in strings_of(tree).items() if " " in text and "|" not in text]
+            found += [
+                (f"{place}:{line}", text) for line, text in strings_of(tree).items() if " " in text and "|" not in text
+            ]
     return found
 
 

@@ -5,6 +5,7 @@ from functools import cache
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 from plain import plain_map, plain_vi
 from smallfits import COUNTS, K, M, N, quietly
@@ -216,7 +217,7 @@ def test_what_describes_the_method_stays_with_its_estimate():
     assert replicated("vi").posterior is fit(method="vi").posterior
     with pytest.raises(AttributeError, match="a MAP fit has no posterior"):
         replicated().sample_posterior()
-    covariates = {"age": np.linspace(-1, 1, N)}
+    covariates = pd.DataFrame({"age": np.linspace(-1, 1, N)}, COUNTS.index)
     made = bayesnmf.fit(COUNTS, rank=2, method="map", seed=0, covariates=covariates)
     table = made.with_intervals("bootstrap", draws=8).effects()
     assert "Laplace" in table.attrs["intervals"]

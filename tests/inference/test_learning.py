@@ -309,7 +309,7 @@ def test_interruption_keeps_the_priors_of_the_last_iterate():
 @pytest.mark.parametrize(
     ("model", "priors", "learn", "message"),
     [
-        ("poisson", Priors(), ("loadings",), "learn needs a proper priors.loadings: found the flat Gamma"),
+        ("poisson", Priors(), ("loadings",), "learn needs a proper priors.loadings: found the flat bayesnmf.Gamma"),
         ("gamma_poisson", Priors(components="parameter"), BOTH, "learn='components' needs a prior on the components"),
         (
             "gamma_poisson",

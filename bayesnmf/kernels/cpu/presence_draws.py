@@ -210,11 +210,8 @@ def draw_presence(
 def refit_presence(matrix: Any, model: Model, threads: int | None = None) -> Array:
     """Return loadings (n, K) of a refit of each row, pruned backwards as long as the log density rises."""
     n, rank = matrix.shape[0], len(model.components)
-    work, rows, loadings = (
-        2000 * n * rank * model.components.shape[1],
-        (matrix.indptr, matrix.indices, matrix.data),
-        np.zeros((n, rank)),
-    )
+    work, loadings = 2000 * n * rank * model.components.shape[1], np.zeros((n, rank))
+    rows = matrix.indptr, matrix.indices, matrix.data
 
     def fit(_: int, first: int, last: int) -> None:
         _refit_rows(rows, model, first, last, loadings)
