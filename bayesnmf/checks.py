@@ -227,7 +227,7 @@ def _as_float(value: Any) -> float:
 def check_instance(value: Any, kind: type, name: str) -> None:
     """Refuse anything but an instance of `kind`, one of the package's own classes."""
     if not isinstance(value, kind):
-        raise TypeError(f"{name} must be {kind.__name__}(...): found {shown(value)}")
+        raise TypeError(f"{name} must be bayesnmf.{kind.__name__}(...): found {shown(value)}")
 
 
 def check_size(size: int, limit: float, what: str, cure: str) -> None:

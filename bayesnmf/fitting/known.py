@@ -196,7 +196,7 @@ def _values_in_order(found: Labelled, names: Array, argument: str, of: str) -> A
 def warn_of_twins(labels: Array | None, values: Any, argument: str) -> None:
     """Warn of components that are equal but for their scale, between which no count can tell."""
     array = np.asarray(values)
-    if array.ndim != 2 or array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+    if array.ndim != 2 or array.dtype.kind not in "iuf" or not np.isfinite(array).all() or (array < 0).any():
         return  # refused later
     _, first, of = np.unique(np.round(rows_to_shares(array, array.sum(axis=1)), 12), axis=0,
                              return_index=True, return_inverse=True)  # fmt: skip

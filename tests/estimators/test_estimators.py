@@ -114,7 +114,7 @@ def test_wrong_parameters_are_refused_when_fitted(message, settings):
 
 def test_methods_that_need_whole_numbers_say_so():
     with pytest.raises(ValueError, match="whole numbers"):
-        BayesNMF(2, method="gibbs").fit(np.where(DENSE > 2, DENSE + 0.5, DENSE))
+        BayesNMF(2, method="gibbs").fit(np.where(DENSE > 2, DENSE + 0.1234, DENSE))
     for bad in (-DENSE, np.where(DENSE > 3, np.nan, DENSE)):
         with pytest.raises(ValueError, match=r"[Nn]egative|NaN"):
             BayesNMF(2).fit(bad)

@@ -265,7 +265,7 @@ REFUSED = [
     ({"options": VI(algorithm="minibatch")}, "batch needs algorithm='coordinate' or 'settled' or 'gradient'"),
     ({"counts": {"one": COUNTS, "two": COUNTS}}, "batch needs counts of one matrix"),
     ({"model": "poisson"}, "must be a proper prior for batch"),
-    ({"method": "gibbs", "options": Gibbs(collapsed=True)}, "batch needs Gibbs(collapsed=False)"),
+    ({"method": "gibbs", "options": Gibbs(collapsed=True)}, "batch needs bayesnmf.Gibbs(collapsed=False)"),
     ({"method": "map", "options": MAP(algorithm="scd"), "model": "hierarchical_poisson"}, "algorithm='em'"),
     ({"options": VI(intervals="response")}, "its counts are in batches, whose factors linear response leaves out"),
     ({"options": VI(priors=bayesnmf.Priors(components="parameter"))}, "batch needs a prior of the components"),

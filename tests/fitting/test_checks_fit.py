@@ -139,9 +139,9 @@ BAD_OPTIONS = [
         (MAP, VI),
     ),
     ({"start": "vi"}, ValueError, "start must be one of 'fit', 'random': found 'vi'", (Gibbs, NUTS, SVI)),
-    ({"start": COUNTS}, TypeError, r"start must be a Start\(loadings, components\), a Fit", STARTED),
-    ({"start": 3}, TypeError, r"start must be a Start\(loadings, components\)", STARTED),
-    ({"start": None}, TypeError, r"start must be a Start\(loadings, components\)", (BLD, Gibbs, NUTS, SVI)),
+    ({"start": COUNTS}, TypeError, r"start must be a bayesnmf.Start\(loadings, components\), a Fit", STARTED),
+    ({"start": 3}, TypeError, r"start must be a bayesnmf.Start\(loadings, components\)", STARTED),
+    ({"start": None}, TypeError, r"start must be a bayesnmf.Start\(loadings, components\)", (BLD, Gibbs, NUTS, SVI)),
     ({"chains": 0}, ValueError, "chains must be at least 1", (Gibbs, NUTS)),
     ({"draws": 0}, ValueError, "draws must be at least 1", (Gibbs, NUTS)),
     ({"draws": 10.0}, TypeError, "draws must be a whole number", (Gibbs, NUTS)),
@@ -175,7 +175,7 @@ def test_priors_must_be_priors(method):
 
 @pytest.mark.parametrize("method", ["gibbs", "nuts"])
 def test_more_draws_than_memory_bears(method):
-    rule = "^the draws of .* would take .* GiB, above the limit .*; ask for (fewer draws|Gibbs.keep='moments')"
+    rule = "^the draws of .* would take .* GiB, above the limit .*; ask for (fewer draws|bayesnmf.Gibbs.keep='moments')"
     kept = {"keep": "draws"} if method == "gibbs" else {}
     refused(ValueError, rule, method=method, options=OPTIONS[method](draws=10**9, **kept))
 
@@ -301,7 +301,7 @@ def test_hyperparameters_must_broadcast_to_the_factors(model, priors, rule, meth
 )  # fmt: skip
 def test_flat_priors_are_refused_where_the_posterior_is_improper(method, priors, side):
     """Flat sides are for the mode in the natural basis, or for loadings with components on the simplex."""
-    rule = rf"^priors\.{side} is flat, Gamma\(1, 0\), and the posterior of model='poisson' is improper; give it a rate"
+    rule = rf"^priors\.{side} is flat, bayesnmf.Gamma\(1, 0\), and the posterior of model='poisson' is improper"
     if method != "map":
         refused(ValueError, rule, model="poisson", method=method, options=OPTIONS[method](priors=priors))
         return

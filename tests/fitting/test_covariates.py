@@ -142,7 +142,7 @@ REFUSED = {
     "learned twice": ("gamma_poisson", "vi", VI(learn=("loadings",)), "learned anyway"),
     "collapsed": ("dirichlet_poisson", "gibbs", Gibbs(collapsed=True), "does not work with covariates"),
     "moments": ("gamma_poisson", "gibbs", Gibbs(keep="moments", draws=10), "kept with all draws"),
-    "a flat prior": ("poisson", "map", MAP(), r"a Gamma, Dirichlet .* found the flat Gamma\(1, 0\)"),
+    "a flat prior": ("poisson", "map", MAP(), r"a Gamma, Dirichlet .* found the flat bayesnmf.Gamma\(1, 0\)"),
     "shared rates": ("hierarchical_poisson", "vi", VI(), "found HierarchicalGamma"),
     "priors of rows": (
         "gamma_poisson", "vi", VI(priors=Priors(Gamma(np.ones((N, 1)), 1.0), Dirichlet(1))), "differs between rows",

@@ -485,7 +485,7 @@ def test_exposures_without_effect_or_closed_form_are_refused():
     refused("row_exposure has no effect under model='dirichlet_poisson'", model="dirichlet_poisson", row_exposure=ROWS)
     refused("feature_exposure needs a Gamma prior of the components: with Dirichlet", feature_exposure=FEATURES)
     refused("with 'parameter'", feature_exposure=FEATURES, options=VI(priors=Priors(None, "parameter")))
-    known = {"fixed_components": Dirichlet(1.0).broadcast((2, M)).mean()}
+    known = {"fixed_components": np.random.default_rng(0).dirichlet(np.ones(M), 2)}
     refused("with Dirichlet", feature_exposure=FEATURES, **known)
     collapsed = Gibbs(collapsed=True, draws=5, warmup=5)
     refused("collapsed Gibbs does not work with row_exposure", method="gibbs", options=collapsed, row_exposure=ROWS)

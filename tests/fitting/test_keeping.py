@@ -108,7 +108,7 @@ def test_auto_says_once_what_is_kept_and_how_long_it_takes(small_memory):
         found = fitted()
     (message,) = [str(w.message) for w in caught if w.category is UserWarning]
     assert re.search(r"all 2 × 100 draws would take 0\.0 GiB", message)
-    assert re.search(r"300 sweeps to go, about \d+ seconds; choose Gibbs\(keep='moments'\)", message)
+    assert re.search(r"300 sweeps to go, about \d+ seconds; choose bayesnmf.Gibbs\(keep='moments'\)", message)
     assert next(w for w in caught if w.category is UserWarning).filename == __file__
     assert "2 chains × 100 draws, every 10th kept" in repr(found)
     with warnings.catch_warnings():

@@ -15,9 +15,9 @@ COUNTS = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]]
     [
         ("fit has no argument 'n_components': give rank$", {"n_components": 2}),
         ("fit has no argument 'random_state': give seed$", {"random_state": 0}),
-        (r"give options=VI\(restarts=\.\.\.\); VI, MAP and BLD have it", {"restarts": 3}),
-        (r"give options=MAP\(restarts=\.\.\.\); MAP, VI and BLD have it", {"n_init": 3, "method": "map"}),
-        (r"give options=Gibbs\(thin=\.\.\.\)", {"thin": 2, "method": "gibbs"}),
+        (r"give options=bayesnmf.VI\(restarts=\.\.\.\); VI, MAP and BLD have it", {"restarts": 3}),
+        (r"give options=bayesnmf.MAP\(restarts=\.\.\.\); MAP, VI and BLD have it", {"n_init": 3, "method": "map"}),
+        (r"give options=bayesnmf.Gibbs\(thin=\.\.\.\)", {"thin": 2, "method": "gibbs"}),
         (r"'colour': its arguments are counts, model, rank, method", {"colour": 1}),
     ],
 )

@@ -49,6 +49,7 @@ def test_it_draws_on_given_axes_and_refuses_what_it_cannot_draw(found):
         plots.presence({})
     with pytest.raises(ValueError, match="least must be below 1"):
         plots.presence(found, 1.0)
-    unsure = bayesnmf.assign([[1]], [[1.0], [1.0], [1.0]], chains=1, draws=200, warmup=30)
+    with pytest.warns(bayesnmf.DataWarning, match="equal components"):
+        unsure = bayesnmf.assign([[1]], [[1.0], [1.0], [1.0]], chains=1, draws=200, warmup=30)
     with pytest.raises(ValueError, match=r"least must be a chance .*: found 0\.95; give a lower one"):
         plots.presence(unsure, 0.95)

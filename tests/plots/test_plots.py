@@ -500,7 +500,8 @@ def test_headings_call_what_has_no_interval_a_point_estimate():
 
 
 def test_numbers_of_many_components_do_not_overlap():
-    components, options = np.full((79, FEATURES), 1 / FEATURES), bayesnmf.MAP(max_iter=1, tol=0.0)
+    components = np.random.default_rng(0).dirichlet(np.ones(FEATURES), 79)
+    options = bayesnmf.MAP(max_iter=1, tol=0.0)
     fitted = bayesnmf.fit(simulate(), rank=79, method="map", fixed_components=components, options=options, seed=0)
     ax = plots.loadings_intervals(fitted, fitted.row_names[:1], n=79)[0]
     ax.figure.canvas.draw()

@@ -308,7 +308,7 @@ def test_other_fits_are_refused(found):
         ),
         "fit must have the rank of the modes, 2: found 3": other(rank=3),
         "fit must be of the counts and exposures of the modes": other(counts=counts + 1),
-        r"found another priors\.loadings; give options=SMC\(priors=found\.best\.priors\)": other(
+        r"found another priors\.loadings; give options=bayesnmf.SMC\(priors=found\.best\.priors\)": other(
             options=replace(few, priors=Priors(Gamma(1, 0.3), Dirichlet(1)))
         ),
         "found another priors.components": other(options=replace(few, priors=Priors(Gamma(1, 0.25), Dirichlet(2)))),
