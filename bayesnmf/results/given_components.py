@@ -49,8 +49,8 @@ def taken_up_by_loadings(fit: FitRecord, low: float) -> float:
     """Return by how much Pearson's χ² of a row of Poisson counts is below its entries once its loadings are fitted.
 
     Rows of the fit, each more than once if they are few, are replicated at its means and fitted again, all at once. The
-    χ² of a replicate around the means that it was drawn at, which has its number of entries as its mean, is subtracted:
-    what is left varies as the loadings do, not as all entries do.
+    χ² of a replicate around the means that it was drawn at has its number of entries as its mean, so what it is above
+    that by chance is subtracted, by its regression: what is left varies as the loadings do, not as all entries do.
 
     Parameters
     ----------
@@ -74,7 +74,10 @@ def taken_up_by_loadings(fit: FitRecord, low: float) -> float:
     hidden = None if mask is None else mask.hidden
     factors = (left, np.asarray(again, np.float64))
     before, after = (pearson_sums(drawn, each, right, low, hidden, by_column=False)[0] for each in factors)
-    return float(np.mean((after[:, 2] - after[:, 0]) - (before[:, 2] - before[:, 0])))
+    taken, chance = after[:, 2] - after[:, 0], before[:, 2] - before[:, 0]
+    deviation = chance - chance.mean()
+    share = deviation @ taken / max(deviation @ deviation, np.finfo(np.float64).tiny)
+    return float(taken.mean() - share * chance.mean())
 
 
 def _in_own_order(counts: Counts) -> Array:

@@ -509,7 +509,7 @@ def refused(error, rule, monkeypatch):
          {"settings": Settings(priors=Priors(Gamma(1.0, np.linspace(0.1, 1, 27)[:, None])))}),
         (ValueError, "components='parameter' has no posterior to sample: method='gibbs' needs a prior",
          {"settings": Settings(priors=Priors(components="parameter"))}),
-        (ValueError, r"priors.components is flat, bayesnmf.Gamma\(1, 0\), and the posterior of model='gamma_poisson' is",
+        (ValueError, r"priors.components is flat, bayesnmf.Gamma\(1, 0\), and the posterior of model='gamma_poisson'",
          {"settings": Settings(priors=Priors(components=Gamma(1.0, 0.0)))}),
         (ValueError, "priors.loadings must be Gamma or HierarchicalGamma for model='gamma_poisson'",
          {"settings": Settings(priors=Priors(Dirichlet(1.0)))}),
