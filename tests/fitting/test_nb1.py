@@ -361,7 +361,7 @@ def test_rows_and_features_without_counts_are_legal(method, model):
             {"method": "bld", "model": "dirichlet_gamma"},
             "noise='nb1' needs method='map', 'vi', 'nuts', 'svi', 'smc' or 'gibbs'",
         ),
-        ({"counts": COUNTS + 0.5}, "needs whole-number counts"),
+        ({"counts": COUNTS + 0.1234}, "needs whole-number counts"),
         (
             {"method": "map", "model": "dirichlet_poisson", "options": plain_map(algorithm="scd")},
             "proportions need algorithm='em'",

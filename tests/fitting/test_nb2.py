@@ -416,12 +416,12 @@ def test_the_marginal_bound_is_above_the_augmented_one():
     [
         (lambda: bayesnmf.fit(COUNTS, "dirichlet_poisson", 2, noise="nb2"), "needs loadings with a scale"),
         (lambda: bayesnmf.fit(COUNTS, rank=2, method="smc", noise="nb2"), "noise='nb2' needs method='map'"),
-        (lambda: bayesnmf.fit(COUNTS / 2, rank=2, noise="nb2"), "needs whole-number counts"),
+        (lambda: bayesnmf.fit(COUNTS + 0.1234, rank=2, noise="nb2"), "needs whole-number counts"),
         (
             lambda: bayesnmf.fit(
                 COUNTS, "dirichlet_gamma", 2, "gibbs", noise="nb2", options=Gibbs(algorithm="marginal")
             ),
-            "need Gibbs\\(algorithm='allocations'\\)",
+            "need bayesnmf.Gibbs\\(algorithm='allocations'\\)",
         ),
         (
             lambda: bayesnmf.fit(COUNTS, rank=2, noise=NegativeBinomial("quadratic", np.ones(3), "row")),

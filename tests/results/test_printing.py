@@ -5,6 +5,7 @@ from functools import cache
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 import smallfits
 from plain import plain_map, plain_vi
@@ -182,7 +183,7 @@ def test_diagnostics_say_how_every_fit_ended(kind, tmp_path):
 
 
 def test_what_was_given_beside_the_counts_is_printed():
-    ages = {"age": np.linspace(0, 1, N)}
+    ages = pd.DataFrame({"age": np.linspace(0, 1, N)}, COUNTS.index)
     fit = bayesnmf.fit(
         COUNTS, rank=3, seed=0, options=OPTIONS, seeds={"pets": ["a", "b"]}, covariates=ages, formula="~ age"
     )
