@@ -278,7 +278,7 @@ def test_options_starts_and_asks_that_make_no_sense_are_refused():
         lambda s: s.elbo(COUNTS),
         lambda s: s.feature_names,
     ):
-        with pytest.raises(ValueError, match=r"call partial_fit\(counts\) first"):
+        with pytest.raises(ValueError, match=r"call stream.partial_fit\(counts\) first"):
             ask(MinibatchVI())
     by_row = Priors(Gamma(np.ones((400, RANK)), 1.0))
     with pytest.raises(ValueError, match="differs between rows"):

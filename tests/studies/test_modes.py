@@ -70,11 +70,12 @@ def test_components_are_assigned_to_their_mode(found):
     for mode, each in enumerate(found.fits):
         assert found.assign(each) == found.assign(each.components[::-1]) == mode
         assert found.assign(pd.DataFrame(7 * each.components)) == mode
-    assert found.assign(np.ones((2, 12))) is None
+    even = np.ones((3, 12)) + 0.1 * np.eye(3, 12)
+    assert found.assign(even[:2]) is None
     with pytest.raises(ValueError, match="components must be 2, as many as those of the fits: found 3"):
-        found.assign(np.ones((3, 12)))
+        found.assign(even)
     with pytest.raises(ValueError, match=r"must have shape \(r, 12\)"):
-        found.assign(np.ones((2, 5)))
+        found.assign(even[:2, :5])
 
 
 def test_scores_are_those_of_fits_to_training_counts_from_the_mode(found):
