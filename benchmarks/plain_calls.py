@@ -26,7 +26,7 @@ import bayesnmf
 from bayesnmf import VI, Dirichlet, Priors
 from bayesnmf.assessment.scoring import background, score
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.splitting import completed
+from bayesnmf.data.splitting import halves_of_rows
 from benchmarks import data
 from benchmarks.priors import DRAWS, MOST_DRAWS, split_rows
 
@@ -119,7 +119,7 @@ def judge(topics: Array, concentration: Any, train: Counts, test: Counts) -> flo
     """Return the score of topics and concentrations on withheld rows."""
     topics = np.maximum(np.asarray(topics, np.float64), 1e-300)
     topics /= topics.sum(axis=1, keepdims=True)
-    seen, held_out = completed(test)
+    seen, held_out = halves_of_rows(test)
     priors = Priors(loadings=Dirichlet(np.broadcast_to(concentration, len(topics)).astype(float)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

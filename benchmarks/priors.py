@@ -20,7 +20,7 @@ import bayesnmf
 from bayesnmf import VI, Dirichlet, Gamma, Priors, ScaledDirichlet
 from bayesnmf.assessment.scoring import background, score
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.splitting import completed
+from bayesnmf.data.splitting import halves_of_rows
 from benchmarks import data
 
 DRAWS, MOST_DRAWS = 20, 200
@@ -54,7 +54,7 @@ def measure(train: Counts, test: Counts, model: str, rank: int, options: VI) -> 
         warnings.simplefilter("ignore")
         fit = bayesnmf.fit(train, model, rank, "vi", seed=0, options=options)
         seconds = time.perf_counter() - began
-        seen, held_out = completed(test)
+        seen, held_out = halves_of_rows(test)
         found = score(fit.project(seen), held_out, background(train), DRAWS, 0, MOST_DRAWS).per_count
     unit = fit.components / np.linalg.norm(fit.components, axis=1, keepdims=True)
     cosine = float((unit @ unit.T - np.eye(rank)).max())
