@@ -500,7 +500,7 @@ def refused(error, rule, monkeypatch):
         (TypeError, "rank must be a whole number", {"rank": 2.0}),
         (ValueError, "seed must be at least 0: found -1", {"seed": -1}),
         (TypeError, "seed must be a whole number", {"seed": None}),
-        (TypeError, "settings must be Settings.*found {'keep': 0.5}", {"settings": {"keep": 0.5}}),
+        (TypeError, "settings must be bayesnmf.Settings.*found {'keep': 0.5}", {"settings": {"keep": 0.5}}),
         (ValueError, r"counts must be whole numbers for compare, which thins them: found 0\.5 at row 0, column 0",
          {"counts": np.full((4, 4), 0.5), "methods": ["vi"]}),
         (ValueError, "counts must be nonnegative", {"counts": -np.ones((4, 4))}),
