@@ -210,7 +210,7 @@ def test_rates_are_shared_along_an_axis_of_their_side(over, side):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((1.0, 2.0, "row"), TypeError, "rate must be Gamma"),
+        ((1.0, 2.0, "row"), TypeError, r"rate must be bayesnmf\.Gamma"),
         ((1.0, Gamma(1.0, 1.0), "rows"), ValueError, "over must be"),
     ],
 )
