@@ -31,7 +31,14 @@ from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.fitting.known import catalogue_of, in_order_of
 from bayesnmf.fitting.settings import describe_value, digest_of_counts
 from bayesnmf.inference.checkpoints.slots import keeping
-from bayesnmf.inference.sampling.presence import Drawn, draw_chain, judge, mean_loadings, quantiles_of_stored
+from bayesnmf.inference.sampling.presence import (
+    Drawn,
+    draw_again,
+    draw_chain,
+    judge,
+    mean_loadings,
+    quantiles_of_stored,
+)
 from bayesnmf.kernels.cpu.pearson import pearson_sums
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.priors.checks import check_noise
@@ -81,9 +88,10 @@ def assign(
     The first chain begins at a refit of each sample, the others with random shares of all components and more noise;
     with `extra`, all begin at the refit, as what extra components are begun from would be lost in the noise.
     A sample is *stuck* if its log-likelihood, averaged over the draws of a chain, differs by more than 5 nats between
-    chains (between the halves of a single one), or if the best draw has a log density, of counts, presence and the
-    logarithms of exposures, more than 10 nats below that of a refit by EM, pruned backwards by the same density. Then a
-    caution names it, and `Assignment.judged` says by how much.
+    chains (between the halves of a single one), or if the support of the best draw has a mode of the log density, of
+    counts, presence and the logarithms of exposures, more than 10 nats below that of a refit by EM, pruned backwards by
+    the same density. Then its exposures are drawn once more, with five times as many moves; if it is stuck even so, a
+    caution names it. `Assignment.judged` has both differences.
 
     Parameters
     ----------
@@ -152,7 +160,8 @@ def assign(
         with _kept(kept, data, known, noise, asked):
             begun = first_extra(data, known, extra, noise, seed)
             found = aligned(_drawn(data, (known, begun), noise, (warmup, draws), rngs, report))
-    return _gathered(found, data, (known, split_labels(given).rows), noise, interval, chains)
+            found, judged = _judged(found, data, known, noise, rngs)
+    return _gathered(found, judged, data, (known, split_labels(given).rows), noise, interval, chains)
 
 
 @contextmanager
@@ -193,6 +202,25 @@ def _drawn(
     return found
 
 
+def _judged(
+    found: list[Drawn], data: Counts, known: Array, noise: Noise, rngs: list[Any]
+) -> tuple[list[Drawn], pd.DataFrame]:
+    """Return chains in which stuck rows were drawn again with more moves, and how each row is judged then."""
+    import pandas as pd
+
+    for drawn_again in (False, True):
+        between, below = judge(data, known, noise, found)
+        stuck = (between > BETWEEN) | (below > BELOW)
+        if drawn_again or not stuck.any():
+            break
+        try:
+            rows = np.flatnonzero(stuck)
+            found = [draw_again(data, known, noise, chain, rows, rng) for chain, rng in zip(found, rngs, strict=False)]
+        except KeyboardInterrupt:
+            break
+    return found, pd.DataFrame({"between_chains": between, "below_refit": below, "stuck": stuck}, index=data.row_names)
+
+
 def _names_of_all(given: Iterable[Any], extra: int) -> Array:
     """Return the names of the catalogue and of extra components, which differ from each other.
 
@@ -206,7 +234,13 @@ def _names_of_all(given: Iterable[Any], extra: int) -> Array:
 
 
 def _gathered(
-    found: list[Drawn], data: Counts, given: tuple[Array, Array | None], noise: Noise, interval: float, chains: int
+    found: list[Drawn],
+    judged: pd.DataFrame,
+    data: Counts,
+    given: tuple[Array, Array | None],
+    noise: Noise,
+    interval: float,
+    chains: int,
 ) -> Assignment:
     """Return the result of the draws of all chains, or of those that ended before Ctrl-C."""
     import pandas as pd
@@ -226,12 +260,9 @@ def _gathered(
     prevalence = pd.DataFrame({"mean": shares.mean(axis=0), **ends}, index=names)
     r_hat = _r_hat_of(presence, [each.loadings for each in found])
     dispersion = np.concatenate([each.shared[:, 1] for each in found])
-    between, below = judge(data, given[0], noise, found)
-    stuck = (between > BETWEEN) | (below > BELOW)
-    judged = pd.DataFrame({"between_chains": between, "below_refit": below, "stuck": stuck}, index=data.row_names)
     cautions = _cautions(r_hat, judged, data.row_names)
     if noise.word == "poisson":
-        cautions += _noise_caution(data, exposures, known, presence, stuck)
+        cautions += _noise_caution(data, exposures, known, presence, judged["stuck"].to_numpy())
     ended = sum(each.whole for each in found)
     interrupted = ended < chains
     part = "" if ended else f"; these are the first {drawn.shape[0]} draws of one"

@@ -56,8 +56,8 @@ class Assignment(Shown):
     noise : str
     judged : DataFrame
         Row for each sample: ``between_chains``, the largest difference between means of the log-likelihood over the
-        draws of chains; ``below_refit``, how far the log joint density of the best draw lies below that of a pruned
-        refit, both in nats; and whether the sample is ``stuck``: above 5, or above 10 (`assign`).
+        draws of chains; ``below_refit``, how far the mode of the best draw's support lies below a pruned refit, in
+        their log joint density, both in nats; and whether the sample is ``stuck``: above 5, or above 10 (`assign`).
     cautions : list of str
         Reasons to doubt the result.
     interrupted : bool

@@ -82,9 +82,12 @@ def taken_up_by_loadings(fit: FitRecord, low: float) -> float:
 
 def _in_own_order(counts: Counts) -> Array:
     """Return the rows in an order that depends on what is counted in them, not on their order or that of features."""
-    matrix, totals = counts.matrix.astype(np.float64), counts.feature_totals
+    totals, squares, products = counts.feature_totals, *np.empty((2, counts.shape[0]))
+    for rows, part in counts.parts():
+        matrix = part.matrix.astype(np.float64)
+        squares[rows], products[rows] = matrix.power(2) @ totals, matrix @ totals
     factor = np.broadcast_to(counts.row_factor[:, 0], counts.shape[:1])
-    return np.lexsort((factor, matrix.power(2) @ totals, matrix @ totals, counts.row_totals))
+    return np.lexsort((factor, squares, products, counts.row_totals))
 
 
 def _replicated(left: Array, right: Array) -> csr_array:

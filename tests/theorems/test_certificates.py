@@ -626,7 +626,7 @@ def test_arguments_that_make_no_sense_are_refused(settings, rule):
 
 
 def test_efforts_that_make_no_sense_are_refused():
-    with pytest.raises(TypeError, match="effort must be bayesnmf.Effort"):
+    with pytest.raises(TypeError, match=r"effort must be bayesnmf\.Effort"):
         bayesnmf.equivalences(NASTY, 2, effort=3)
     with pytest.raises(ValueError, match="draws must be at least 2"):
         Effort(draws=1)

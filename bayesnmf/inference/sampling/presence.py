@@ -29,6 +29,7 @@ from bayesnmf.types import Array
 
 EXPECTED = 5.0  # components of a row, before the counts are seen
 MOVES = 8  # of all loadings of a row, in a round
+AGAIN, WARM = 5, 20  # times as many moves, and rounds of warm-up, of rows that are drawn again
 HEATED, FALL, COLD = 30, 0.88, 0.02  # rounds of dispersion that falls from 1, its factor a round, and where it ends
 FREE_FROM = 20  # round from which on chances and shape are drawn, which the first supports would lead astray
 SHAPE, SHAPE_SPREAD = 1.5, 0.5  # median of the shape, and standard deviation of its logarithm
@@ -138,6 +139,35 @@ def draw_chain(
     rows = [csr_array((*own, [0, len(own[0])]), shape=sizes) for own in zip(data, indices, strict=True)]
     prevalence, of_rows, extra = map(np.array, shared)
     return Drawn(vstack(rows, format="csr"), presence, prevalence, of_rows, extra, len(kept) == rounds[1])
+
+
+def draw_again(
+    counts: Counts, known: Array, noise: Noise, chain: Drawn, rows: Array, rng: np.random.Generator
+) -> Drawn:
+    """Return a chain whose loadings of some rows are drawn again, with more moves, given what all rows share in it."""
+    rank = chain.presence.shape[1]
+    setting = Setting(counts.rows(rows), noise, len(known), rank)
+    places = (rows[:, None] * rank + np.arange(rank)).ravel()
+    loadings = chain.loadings[[-1]].toarray()[0, places].reshape(len(rows), rank).astype(np.float64)
+    share, drawn = np.zeros_like(loadings), list[csr_array]()
+    draws = len(chain.shared)
+    for number in range(-WARM, draws):
+        at = number % draws
+        own, components = chain.prevalence[at], np.vstack([known, chain.extra[at]])
+        model = setting.model(State(loadings, components, setting.centre, own, *chain.shared[at]))
+        if number == 0:
+            share[:] = 0.0
+        seed = int(rng.integers(2**63))
+        draw_presence(setting.counts.matrix, model, seed, AGAIN * MOVES, number < 0, loadings, share)
+        if number >= 0:
+            drawn.append(csr_array(loadings.reshape(1, -1).astype(np.float32)))
+    new, presence = vstack(drawn, format="coo"), chain.presence.copy()
+    presence[rows] = share / draws
+    old = chain.loadings.tocoo()
+    left = ~np.isin(old.col // rank, rows)
+    data, at = np.concatenate([old.data[left], new.data]), np.concatenate([old.row[left], new.row])
+    to = np.concatenate([old.col[left], places[new.col]])
+    return chain._replace(loadings=csr_array((data, (at, to)), shape=old.shape), presence=presence)
 
 
 class Setting:
@@ -281,14 +311,15 @@ def mean_loadings(counts: Counts, noise: Noise, components: Array, chains: list[
 
 
 def judge(counts: Counts, known: Array, noise: Noise, chains: list[Drawn]) -> tuple[Array, Array]:
-    """Return how far the chains differ in each row, and how far the best draw lies below a refit, (n,), in nats.
+    """Return how far the chains differ in each row, and how far they lie below a refit, (n,), in nats.
 
     The first is the difference between means over the draws of a chain of the log-likelihood, or between the halves of
-    a single chain. The second is of the best draw of all chains, in the log joint density of counts, presence and the
-    logarithms of the exposures, and of a refit pruned backwards by it. The density of logarithms does not depend on
-    the unit of exposures, and a component that is in doubt, which is known to a third of itself, has in it about the
-    odds that it has when its exposure is integrated out. Both are those of the posterior means of what rows share, and
-    NaN for rows without counts.
+    a single chain. The second compares, in the log joint density of counts, presence and the logarithms of the
+    exposures, a refit pruned backwards by it with the mode of the support of the best draw of all chains: draws
+    themselves lie below their mode by half a nat for each component on average, a refit does not. The density of
+    logarithms does not depend on the unit of exposures, and a component that is in doubt, which is known to a third of
+    itself, has in it about the odds that it has when its exposure is integrated out. Both are those of the posterior
+    means of what rows share, and NaN for rows without counts.
     """
     some = np.flatnonzero(counts.row_totals > 0)
     rank = len(known) + chains[0].extra.shape[1]
@@ -302,9 +333,9 @@ def judge(counts: Counts, known: Array, noise: Noise, chains: list[Drawn]) -> tu
     places = (some[:, None] * rank + np.arange(rank)).ravel()
     parts, best = [], []
     for each in chains:
-        likelihoods, joints = judge_presence(matrix, model, csc_array(each.loadings)[:, places], each.extra)
+        likelihoods, _, modes = judge_presence(matrix, model, csc_array(each.loadings)[:, places], each.extra)
         parts += np.array_split(likelihoods, 1 if len(chains) > 1 else min(2, len(likelihoods)))
-        best.append(joints.max(axis=0))
+        best.append(modes)
     between, below = np.full((2, counts.shape[0]), np.nan)
     between[some] = np.ptp([each.mean(axis=0) for each in parts], axis=0)
     below[some] = joint - np.max(best, axis=0)

@@ -157,7 +157,9 @@ def _split_component(part: Counts, rng: np.random.Generator, threads: int | None
     n, m = part.shape
     if not part.nnz:
         return 0.0, Shares(np.full(n, 0.5), np.full(m, 0.5))
-    problem = replace(flat_problem(part), constant=False)  # the constant is the same for one component and for two
+    problem = replace(
+        flat_problem(part.with_mask(None)), constant=False
+    )  # the constant is the same for one component and for two
     schedule = Schedule(
         "alternating", sweeps=ALGORITHMS["scd"].sweeps, max_iter=SPLIT_ITERATIONS, tol=0, threads=threads
     )

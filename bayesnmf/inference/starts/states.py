@@ -183,9 +183,12 @@ def _descended_state(problem: Problem, begin: Begin, rank: int, rng: np.random.G
     """
     if show is not None:
         show(0)  # passes over the counts come before its first iteration
-    flat = flat_problem(completed(problem.counts))
+    flat = flat_problem(problem.counts)
     schedule = Schedule("alternating", sweeps=ALGORITHMS["scd"].sweeps, max_iter=DESCENT)
-    fitted = state_after_steps(flat, begin(flat, rank, rng), schedule, regression_steps(flat, schedule, "scd"), show)
+    # Means of rank one in missing entries serve to begin with; held for longer they would be taken for counts, and a
+    # large count that is missing would lead to components that lack its feature.
+    begun = begin(replace(flat, counts=completed(flat.counts)), rank, rng)
+    fitted = state_after_steps(flat, begun, schedule, regression_steps(flat, schedule, "scd"), show)
     return _state_at(problem, fitted.loadings, fitted.components.geometric)
 
 
@@ -222,9 +225,7 @@ def favoured_state(problem: Problem, weights: Array, rng: np.random.Generator) -
 
 def flat_problem(counts: Counts) -> Problem:
     """Return the problem whose objective is the log-likelihood of these counts; its factors include exposures."""
-    return Problem(
-        counts.with_mask(None).with_exposure(None, None), Gamma(1.0, 0.0), Dirichlet(1.0), Mode(), Mode(estimated=True)
-    )
+    return Problem(counts.with_exposure(None, None), Gamma(1.0, 0.0), Dirichlet(1.0), Mode(), Mode(estimated=True))
 
 
 def completed(counts: Counts) -> Counts:

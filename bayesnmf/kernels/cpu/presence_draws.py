@@ -146,13 +146,29 @@ def _refit_rows(matrix: Any, model: Model, start: int, stop: int, loadings: Arra
         refit(row, loadings[i], at, to, here)
 
 
+@compiled_for_kernels()
+def _put_extra(row: Row, chosen: Array, extra: Array) -> None:
+    """Put what extra components were in a draw, (E, m), in the place of the last ones."""
+    known = len(row.parts) - len(extra)
+    for k in range(len(extra)):
+        for p in range(len(chosen)):
+            row.parts[known + k, p] = extra[k, chosen[p]]
+
+
 @compiled_on_disk(nogil=True)
 def _judge_rows(
-    matrix: Any, model: Model, drawn: Any, extra: Array, start: int, stop: int, likelihoods: Array, joints: Array
+    matrix: Any,
+    model: Model,
+    drawn: Any,
+    extra: Array,
+    start: int,
+    stop: int,
+    likelihoods: Array,
+    joints: Array,
+    modes: Array,
 ) -> None:
     indptr, indices, values = drawn
-    rank = len(model.components)
-    cap, known = rank, rank - extra.shape[1]
+    cap = rank = len(model.components)
     for i in range(start, stop):
         row, chosen = _row(matrix, model, i)
         here, at, loadings = new_space(len(row.counts), cap, rank), new_support(cap), np.zeros((len(extra), rank))
@@ -160,14 +176,18 @@ def _judge_rows(
             for p in range(indptr[i * rank + k], indptr[i * rank + k + 1]):
                 loadings[indices[p], k] = values[p]
         for d in range(len(extra)):
-            for k in range(known, rank):
-                for p in range(len(chosen)):
-                    row.parts[k, p] = extra[d, k - known, chosen[p]]
+            _put_extra(row, chosen, extra[d])
             _fill_support(loadings[d], at)
             joints[d, i] = log_density(row, at, here)
             likelihoods[d, i] = log_likelihood(row, here)
             for a in range(at.size[0]):
                 likelihoods[d, i] -= row.exposure[at.members[a]] * math.exp(at.logs[a])
+        best = int(np.argmax(joints[:, i]))
+        _put_extra(row, chosen, extra[best])
+        _fill_support(loadings[best], at)
+        find_mode(row, at, here)
+        at.logs[:] = at.mode
+        modes[i] = max(joints[best, i], log_density(row, at, here))
 
 
 def draw_presence(
@@ -222,8 +242,10 @@ def refit_presence(matrix: Any, model: Model, threads: int | None = None) -> Arr
 
 def judge_presence(
     matrix: Any, model: Model, drawn: Any, extra: Array, threads: int | None = None
-) -> tuple[Array, Array]:
-    """Return the log-likelihood and the log density (`supports.py`) of draws, (draws, n), up to constants of the row.
+) -> tuple[Array, Array, Array]:
+    """Return the log-likelihood and the log density of draws, (draws, n), and that at the best one's mode, (n,).
+
+    The mode is that of the loadings in the support of the draw. All are up to constants of the row (`supports.py`).
 
     Parameters
     ----------
@@ -236,11 +258,11 @@ def judge_presence(
     """
     draws, n = len(extra), matrix.shape[0]
     work, rows = 20 * draws * n * model.components.shape[1], (matrix.indptr, matrix.indices, matrix.data)
-    found = np.zeros((2, draws, n))
+    likelihoods, joints, modes = np.zeros((draws, n)), np.zeros((draws, n)), np.zeros(n)
     stored = drawn.indptr, drawn.indices, drawn.data
 
     def judge(_: int, first: int, last: int) -> None:
-        _judge_rows(rows, model, stored, extra, first, last, found[0], found[1])
+        _judge_rows(rows, model, stored, extra, first, last, likelihoods, joints, modes)
 
     in_blocks(even_bounds(n, min(n, block_count(work))), judge, threads_or_default(threads, work))
-    return found[0], found[1]
+    return likelihoods, joints, modes
