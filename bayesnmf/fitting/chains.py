@@ -163,7 +163,8 @@ def matched_draws(
         loadings = loadings if orders is None else alignment.reorder(loadings, orders, axis=-1)
     if statistics is not None and orders is not None:
         statistics = {name: _matched(name, values, orders) for name, values in statistics.items()}
-    return Draws(loadings, components, scale), diagnostics, statistics
+    # In one order in memory, as files give them back: sums depend on it in their last digit.
+    return Draws(loadings, np.ascontiguousarray(components), scale), diagnostics, statistics
 
 
 def _matched(name: str, values: Array, orders: Array) -> Array:

@@ -33,6 +33,7 @@ from bayesnmf.inference.checkpoints.checks import (
 from bayesnmf.inference.checkpoints.keeper import Keeper
 from bayesnmf.inference.checkpoints.slots import keeping
 from bayesnmf.inference.status import INTERRUPTED
+from bayesnmf.options import Gibbs, Options
 from bayesnmf.options.checkpoint import Checkpoint
 from bayesnmf.places import check_folder
 from bayesnmf.priors.noise import POISSON, Noise
@@ -193,8 +194,13 @@ def _ended_fit(keeper: Keeper, job: Job) -> FitRecord | None:
                 return None
             if found.seed == job.seed and digest_of_counts(found.counts) == digest_of_counts(job.counts):
                 batch = found.batch and replace(found.batch, names=job.counts.batch.names)  # names are no settings
-                return replace(found, counts=job.counts, options=job.options, batch=batch)
+                return replace(found, counts=job.counts, options=_of_method(job.options, found.options), batch=batch)
     return None
+
+
+def _of_method(options: Options, found: Options) -> Options:
+    """Return the options of a call with the algorithm that its method chose."""
+    return replace(options, algorithm=found.algorithm) if isinstance(found, Gibbs) else options  # type: ignore[arg-type]
 
 
 def has_damaged_fit(checkpoint: Checkpoint | None) -> bool:
