@@ -502,3 +502,21 @@ def test_a_step_towards_the_best_dirichlet_does_not_lower_the_bound(size):
         assert bound(Dirichlet(q.concentration * np.exp(1e-2 * rng.standard_normal((4, 7))))) < values[-1]
     equal = prior.near_conditional(total, np.full((4, 7), 3.0), q)
     np.testing.assert_allclose(equal.concentration, prior.conditional(total, 3.0).concentration, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_starts_are_those_of_observed_entries(seed):
+    """Of counts as uneven as mutations, a fit climbs as high as one that begins at the fit of all counts.
+
+    It would end 7 and 28 nats below, were means of rank one kept in missing entries while a start descends: on
+    pcawg_breast_sbs96, a tenth missing, 1,100 nats.
+    """
+    rng = np.random.default_rng(seed)
+    components = rng.dirichlet(np.full(30, 0.1), 5)
+    loadings = rng.lognormal(5, 1.5, (60, 5)) * (rng.random((60, 5)) < 0.5)
+    counts = rng.poisson(loadings @ components)
+    observed = rng.random(counts.shape) >= 0.2
+    best = bayesnmf.fit(
+        counts, rank=5, seed=0, observed=observed, options=VI(start=bayesnmf.fit(counts, rank=5, seed=0))
+    )
+    assert bayesnmf.fit(counts, rank=5, seed=0, observed=observed).trace[-1] > best.trace[-1] - 5
