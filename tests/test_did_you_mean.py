@@ -75,6 +75,7 @@ def test_tl_fit_takes_the_rank_where_the_estimator_does():
         lambda: bayesnmf.fit(COUNTS, 2, rank=3),
         lambda: bayesnmf.select(COUNTS, 2, (2, 3)),
         lambda: bayesnmf.compare(COUNTS, 2, 3),
+        lambda: bayesnmf.compare(COUNTS, 2, 8),  # as by default
         lambda: bayesnmf.MinibatchVI(2, rank=3),
     ],
 )

@@ -49,7 +49,7 @@ FEW_COUNTS = 200  # total up to which single counts are the default: benchmarks/
 def log_evidence(
     counts: Any,
     model: ModelName | int = "gamma_poisson",
-    rank: int = RANK,
+    rank: int | None = None,
     method: Literal["tempered", "tokens", "exact"] | None = None,
     *,
     priors: Priors | None = None,

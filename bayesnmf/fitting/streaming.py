@@ -105,7 +105,7 @@ class MinibatchVI:
     def __init__(
         self,
         model: ModelName | int = "gamma_poisson",
-        rank: int = RANK,
+        rank: int | None = None,
         *,
         total_rows: int | None = None,
         options: VI | None = None,

@@ -134,11 +134,11 @@ def check_model(model: Any, name: str = "model") -> str:
 def model_and_rank(model: Any, rank: Any, default: int | None = None) -> tuple[str, Any]:
     """Return the name of a model and the rank; a whole number in place of a model is the rank of the default model.
 
-    So ``fit(counts, 10)`` means what ``BayesNMF(10)`` does. A rank that is not the `default` was given besides.
+    So ``fit(counts, 10)`` means what ``BayesNMF(10)`` does. A rank of None becomes the `default`.
     """
     if not is_rank(model):
-        return check_model(model), rank
-    check_given_once(rank == default, "rank", model, rank, f"model={DEFAULT_MODEL!r}, rank={model}")
+        return check_model(model), default if rank is None else rank
+    check_given_once(rank is None, "rank", model, rank, f"model={DEFAULT_MODEL!r}, rank={model}")
     return DEFAULT_MODEL, int(model)
 
 

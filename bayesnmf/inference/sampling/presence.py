@@ -165,9 +165,9 @@ def draw_again(
     presence[rows] = share / draws
     old = chain.loadings.tocoo()
     left = ~np.isin(old.col // rank, rows)
-    data, at = np.concatenate([old.data[left], new.data]), np.concatenate([old.row[left], new.row])
-    to = np.concatenate([old.col[left], places[new.col]])
-    return chain._replace(loadings=csr_array((data, (at, to)), shape=old.shape), presence=presence)
+    data, order = np.concatenate([old.data[left], new.data]), np.concatenate([old.row[left], new.row])
+    columns = np.concatenate([old.col[left], places[new.col]])
+    return chain._replace(loadings=csr_array((data, (order, columns)), shape=old.shape), presence=presence)
 
 
 class Setting:

@@ -129,7 +129,7 @@ class Settings:
 def compare(
     counts: Any,
     model: ModelName | int = "gamma_poisson",
-    rank: int = RANK,
+    rank: int | None = None,
     methods: Sequence[MethodName] = ("map", "vi", "gibbs", "nuts"),
     *,
     seeds: Mapping[str, Sequence[Any]] | Seeds | str | Path | None = None,
@@ -152,7 +152,7 @@ def compare(
         Whole-number counts, which are thinned binomially.
     model : str
         Name of the model, as for `bayesnmf.fit`; a whole number here is the rank.
-    rank : int
+    rank : int, 8 by default
         Number of components, K.
     methods : sequence of {"map", "vi", "svi", "gibbs", "nuts", "smc", "bld"}
         With "smc", the table has the log evidence of the training counts; if its runs disagree, only a lower limit.
