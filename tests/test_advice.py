@@ -73,7 +73,8 @@ def again(fit: bayesnmf.Fit, **changes) -> bayesnmf.Fit:
     if getattr(options, "algorithm", None) in ("scd", "ccd") and "noise" in changes:
         options = replace(options, algorithm=None)  # the default of a Poisson fit
     given = {"rank": fit.rank, "noise": fit.noise} | {k: v for k, v in changes.items() if k not in known}
-    own = settings_of(fit)
+    if own := settings_of(fit):
+        options = replace(options, priors=type(options)().priors)  # those of the fit have the effects in them
     return quietly(bayesnmf.fit, fit.counts, fit.model, method=fit.method, seed=0, options=options, **own | given)
 
 

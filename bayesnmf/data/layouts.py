@@ -161,7 +161,7 @@ METRICS = re.compile(
     r"|(min|max)_[xyz]|(\w+_)?res\.[0-9.]+|seurat_clusters|orig\.ident|(leiden|louvain)([_.].*)?|doublet_?scores?"
     r"|predicted_doublets?|(s|g2m)[._]score|(cell|nucleus|spot)[_.](area|volume|size|type|count)s?|in_tissue"
     r"|lib(rary)?[_.]?size|size[_.]?factors?|(transcript|umi|(control|unassigned|deprecated|genomic)_\w+)_counts?"
-    r"|entrez(_?gene)?(_?id)?|(ncbi_)?tax(onomy|on)?_?id|taxonomy_lvl|lat|lon|latitude|longitude"
+    r"|entrez(_?gene)?(_?id)?|(ncbi_)?tax(onomy|on)?_?id|taxonomy_lvl|latitude|longitude"
     r"|gene_?(bio)?type|biotype"
 )
 # Those that a feature may have, too: words, and a few genes. Lines of features have others than those of samples.
@@ -176,8 +176,8 @@ PLACES = frozenset((  # also names of single samples, whose numbers differ in mo
 OF_SAMPLES = OF_FEATURES | PLACES | frozenset((
     "x", "y", "z", "row", "col", "column", "fov", "batch", "group", "label", "cluster", "replicate", "rep", "plate",
     "well", "lane", "slide", "quadrat", "year", "month", "week", "day", "date", "hour", "time", "timestamp", "season",
-    "age", "sex", "gender", "phenotype", "status", "area", "volume", "weight", "depth", "elevation", "altitude",
-    "temperature", "ph", "pseudotime", "phase",
+    "age", "sex", "gender", "phenotype", "status", "area", "volume", "weight", "depth", "lat", "lon", "elevation",
+    "altitude", "temperature", "ph", "pseudotime", "phase",
 ))  # fmt: skip
 IDENTIFIER = re.compile(r".*[_. -](id|ID|Id|ids)|.*[a-z](ID|Id|IDs)|[FI]ID|.*[_. -][bB]arcodes?")
 YEARS = (1500, 2100)

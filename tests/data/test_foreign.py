@@ -497,3 +497,14 @@ def test_the_cure_of_a_long_frame_gives_counts():
     frame = TOLD["long"][0]
     wide = frame.pivot_table("quantity", "customer_id", "product_id", "sum", 0)
     np.testing.assert_array_equal(as_counts(wide).dense, [[2, 1], [5, 0]])
+
+
+def test_a_gene_that_has_the_name_of_a_coordinate_is_a_feature(tmp_path):
+    """LAT is a gene of T cells; columns of degrees are told, or left out of a file."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.poisson(2, (30, 7)), columns=["CD3D", "LYZ", "LAT", "NKG7", "GNLY", "CCL5", "PF4"])
+    assert bayesnmf.as_counts(frame).shape == (30, 7)
+    frame.to_csv(tmp_path / "cells.csv")
+    assert list(bayesnmf.read_counts(tmp_path / "cells.csv").feature_names) == list(frame)
+    with pytest.warns(bayesnmf.DataWarning, match="'lat', 'lon'"):
+        bayesnmf.as_counts(frame.assign(lat=rng.normal(50, 1, 30).round(), lon=rng.normal(9, 1, 30).round()))
