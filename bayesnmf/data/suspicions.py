@@ -156,6 +156,7 @@ def _common_sum(counts: Counts, function: Callable[[np.ndarray], np.ndarray]) ->
 
 
 FEWEST_LINES = 4  # rows and columns with counts; of fewer, one may be the sum of the others by chance
+BY_CHANCE = 14.0  # Σ log(1 + entry) of a line below which it may be the sum of all others by chance: one in a million
 EQUAL_SINGLE = 1e-6  # relative tolerance, for counts in float32
 MARGINS = ("total", "totals", "sum", "all", "grand total", "overall", "margin", "row total", "column total")
 
@@ -207,6 +208,8 @@ def _warn_of_sums(counts: Counts) -> None:
         if not named and (fewest < FEWEST_LINES or not np.isclose(2 * totals[place], total, rtol=EQUAL_SINGLE)):
             continue
         entries = (counts.matrix[[place]] if side == "row" else counts.matrix[:, [place]].T).toarray().ravel()
+        if not named and np.log1p(entries).sum() < BY_CHANCE:
+            continue
         others = features if side == "row" else rows
         if np.allclose(2 * entries, others, rtol=EQUAL_SINGLE) or (named and np.all(2.000001 * entries >= others)):
             warn_of_data(

@@ -313,3 +313,10 @@ def test_both_margins_are_told():
         "counts have a row that is the sum of all",
         "counts have a column that is the sum of ",
     ]
+
+
+def test_a_column_of_few_counts_is_the_sum_of_the_others_by_chance(recwarn):
+    bayesnmf.as_counts(np.array([[1, 1, 0, 0], [0, 1, 1, 0], [1, 1, 0, 0], [0, 1, 0, 1]]))
+    assert not recwarn
+    with pytest.warns(bayesnmf.DataWarning, match="a column that is the sum of all others"):
+        bayesnmf.as_counts(np.array([[40, 55, 10, 5], [20, 52, 30, 2], [7, 12, 2, 3], [25, 31, 5, 1]]))

@@ -129,9 +129,13 @@ MASKED = [
 @pytest.mark.parametrize(("model", "method", "noise", "options"), mostly_long(MASKED, [*range(7), 14, 15]))
 @pytest.mark.parametrize("most", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_masked_iterates_are_those_in_memory(blocks, model, method, noise, options, most):
-    """Where few entries are missing, and where few are not, as patterns of either are kept."""
-    given = {"missing": ~LOST if most else LOST, "noise": noise}
-    same(*(fitted(counts, model, method, options_of(method, **options), **given) for counts in (blocks, X)))
+    """Where few entries are missing, and where few are not, as patterns of either are kept.
+
+    Fifty iterations of a start that descends magnify rounding: another order of the rows in memory changes the trace by
+    1e-11 of itself there, and loadings by 1e-8. What a wrong mask would do is in the first digits.
+    """
+    given, tol = {"missing": ~LOST if most else LOST, "noise": noise}, 1e-8 if "descent" in options.values() else 1e-12
+    same(*(fitted(counts, model, method, options_of(method, **options), **given) for counts in (blocks, X)), tol)
 
 
 def test_totals_are_those_of_observed_entries(blocks):
