@@ -160,7 +160,7 @@ def assign(
         with _kept(kept, data, known, noise, asked):
             begun = first_extra(data, known, extra, noise, seed)
             found = aligned(_drawn(data, (known, begun), noise, (warmup, draws), rngs, report))
-            found, judged = _judged(found, data, known, noise, rngs)
+            found, judged = _judged(found, data, known, noise, rngs, report)
     return _gathered(found, judged, data, (known, split_labels(given).rows), noise, interval, chains)
 
 
@@ -203,10 +203,13 @@ def _drawn(
 
 
 def _judged(
-    found: list[Drawn], data: Counts, known: Array, noise: Noise, rngs: list[Any]
+    found: list[Drawn], data: Counts, known: Array, noise: Noise, rngs: list[Any], report: Any
 ) -> tuple[list[Drawn], pd.DataFrame]:
     """Return chains in which stuck rows were drawn again with more moves, and how each row is judged then."""
     import pandas as pd
+
+    def tell(done: int, rounds: int) -> None:
+        report("rounds of stuck rows", done, rounds, np.nan)
 
     for drawn_again in (False, True):
         between, below = judge(data, known, noise, found)
@@ -215,7 +218,8 @@ def _judged(
             break
         try:
             rows = np.flatnonzero(stuck)
-            found = [draw_again(data, known, noise, chain, rows, rng) for chain, rng in zip(found, rngs, strict=False)]
+            pairs = zip(found, rngs[: len(found)], strict=True)
+            found = [draw_again(data, known, noise, chain, rows, rng, tell) for chain, rng in pairs]
         except KeyboardInterrupt:
             break
     return found, pd.DataFrame({"between_chains": between, "below_refit": below, "stuck": stuck}, index=data.row_names)

@@ -142,9 +142,13 @@ def draw_chain(
 
 
 def draw_again(
-    counts: Counts, known: Array, noise: Noise, chain: Drawn, rows: Array, rng: np.random.Generator
-) -> Drawn:
-    """Return a chain whose loadings of some rows are drawn again, with more moves, given what all rows share in it."""
+    counts: Counts, known: Array, noise: Noise, chain: Drawn, rows: Array, rng: np.random.Generator,
+    tell: Callable[[int, int], None],
+) -> Drawn:  # fmt: skip
+    """Return a chain whose loadings of some rows are drawn again, with more moves, given what all rows share in it.
+
+    `tell` hears the number of rounds that are done, and of all.
+    """
     rank = chain.presence.shape[1]
     setting = Setting(counts.rows(rows), noise, len(known), rank)
     places = (rows[:, None] * rank + np.arange(rank)).ravel()
@@ -159,6 +163,7 @@ def draw_again(
             share[:] = 0.0
         seed = int(rng.integers(2**63))
         draw_presence(setting.counts.matrix, model, seed, AGAIN * MOVES, number < 0, loadings, share)
+        tell(WARM + number + 1, WARM + draws)
         if number >= 0:
             drawn.append(csr_array(loadings.reshape(1, -1).astype(np.float32)))
     new, presence = vstack(drawn, format="coo"), chain.presence.copy()

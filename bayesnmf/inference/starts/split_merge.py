@@ -157,9 +157,8 @@ def _split_component(part: Counts, rng: np.random.Generator, threads: int | None
     n, m = part.shape
     if not part.nnz:
         return 0.0, Shares(np.full(n, 0.5), np.full(m, 0.5))
-    problem = replace(
-        flat_problem(part.with_mask(None)), constant=False
-    )  # the constant is the same for one component and for two
+    flat = flat_problem(part.with_mask(None))  # only a proposal: zeros do for missing entries
+    problem = replace(flat, constant=False)  # the constant is the same for one component and for two
     schedule = Schedule(
         "alternating", sweeps=ALGORITHMS["scd"].sweeps, max_iter=SPLIT_ITERATIONS, tol=0, threads=threads
     )
