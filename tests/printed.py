@@ -44,7 +44,10 @@ def calls_of(text: str) -> list[str]:
 
 SETTING = re.compile(r"(\w+) ?= ?[^=]")
 FILE = re.compile(r"\S+\.(nc|json|zarr)")
-OF_OTHERS = {'NMF(beta_loss="kullback-leibler", solver="mu")', "C(name)"}  # of scikit-learn and of formulas
+# Calls of scikit-learn, of formulas, and of mudata, which is not installed for tests.
+OF_OTHERS = {
+    'NMF(beta_loss="kullback-leibler", solver="mu")', "C(name)", "bayesnmf.tl.fit(mdata, rank=12)", 'fit("cells.h5mu")'
+}  # fmt: skip
 
 
 def is_code(quote: str) -> bool:
@@ -69,10 +72,9 @@ def small_counts() -> pd.DataFrame:
     return pd.DataFrame(made.toarray().astype(int), ROWS, FEATURES)
 
 
-@cache
 def small_fit(**settings: Any) -> bayesnmf.Fit:
     options = bayesnmf.VI(max_iter=200, restarts=1)
-    return bayesnmf.fit(small_counts(), rank=3, seed=0, **({"options": options} | settings))
+    return bayesnmf.fit(small_counts(), **({"rank": 3, "seed": 0, "options": options} | settings))
 
 
 @cache
@@ -99,9 +101,9 @@ class Names(dict):
 
     def __init__(self, **given: Any):
         super().__init__({name: getattr(bayesnmf, name) for name in bayesnmf.__all__} | {"plots": plots})
-        super().update(bayesnmf=bayesnmf, fit=None, tl=bayesnmf.tl, **given)
-        if "fit" not in given:
-            del self["fit"]
+        for name in ("fit", "models"):  # what a page has is a fit and names of models, not the function and the module
+            del self[name]
+        super().update(bayesnmf=bayesnmf, tl=bayesnmf.tl, **given)
 
     def copy(self) -> "Names":
         """Return the same names in a set of their own."""
@@ -162,7 +164,7 @@ STAND_INS: dict[str, Any] = {
     "loadings": lambda: bayesnmf.Gamma(1.0, 1.0),
     "components": lambda: bayesnmf.Dirichlet(1.0),
     "digits": lambda: bayesnmf.datasets.digits().rows(range(0, 300, 10)),
-    "of_batches": lambda: small_fit(method="gibbs", batch=list("ab") * 15, options=None),
+    "of_batches": lambda: bayesnmf.fit(small_counts(), rank=3, method="gibbs", batch=list("ab") * 15, seed=0),
     "path": lambda: "counts.csv",
     "model": lambda: "gamma_poisson",
     "models": lambda: ("gamma_poisson",),
@@ -191,18 +193,25 @@ STAND_INS: dict[str, Any] = {
 }
 
 
+@cache
+def of_tumours() -> pd.DataFrame:
+    made = bayesnmf.simulate("gamma_poisson", (30, 96), 3, totals=300, seed=3).counts.matrix
+    return pd.DataFrame(made.toarray().astype(int), ROWS, sbs96_types())
+
+
 def write_files(folder: Path) -> None:
     """Write the files that pages name."""
     small_counts().to_csv(folder / "counts.csv")
+    of_tumours().T.rename_axis("MutationType").to_csv(folder / "tumours.SBS96.all", sep="\t")
     adata = annotated()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of pandas and Zarr, about what anndata sets
         adata.write_h5ad(folder / "cells.h5ad")
         adata.write_zarr(folder / "cells.zarr")
-    types = pd.Index(sbs96_types(), name="MutationType")
-    made = bayesnmf.simulate("gamma_poisson", (30, 96), 3, seed=3)
-    known = pd.DataFrame(made.components.T, types, ["SBS1", "SBS2", "SBS3"])
-    known.rename_axis("Type").to_csv(folder / "COSMIC_v3.4_SBS_GRCh38.txt", sep="\t")
+    parts = bayesnmf.simulate("gamma_poisson", (30, 96), 12, seed=3).components.T
+    known = pd.DataFrame(parts, pd.Index(sbs96_types(), name="Type"), [f"SBS{k}" for k in range(1, 13)])
+    for name in ("COSMIC_SBS.txt", "COSMIC_v3.4_SBS_GRCh38.txt"):
+        known.to_csv(folder / name, sep="\t")
     small_fit().save(folder / "fit.nc")
 
 
@@ -229,14 +238,20 @@ def scanpy_of_guides() -> SimpleNamespace:
 # What a page alone needs besides, by name; and what stands for the paths of other machines.
 OF_PAGES: dict[str, Any] = {
     "docs/command_line.md": lambda: {"path": "report.html"},
-    "docs/fields/texts.md": lambda: {"texts": texts_of_topics(), "groups": ["b" if i % 3 else "a" for i in range(60)]},
-    "docs/input.md": lambda: {"texts": texts_of_topics(), "new_counts": np.ones((4, 39), int)},
+    "docs/fields/texts.md": lambda: {
+        "texts": texts_of_topics(),
+        "groups": ["b" if i % 3 else "a" for i in range(60)],
+        "vocabulary": sorted(set(" ".join(texts_of_topics()).split())),
+        "frame": pd.DataFrame({"age": np.arange(60.0) % 17}),
+        "rows": np.ones((30, 36), int),  # windows of texts
+    },
+    "docs/input.md": lambda: {"texts": texts_of_topics(), "new_counts": np.ones((4, 36), int)},
     "docs/fields/cells.md": lambda: {"samples": small_counts(), "frame": two_treatments(), "other": other_cells()},
     "docs/batches.md": lambda: {"new": np.ones((4, 40), int), "labels": list("abab")},
-    "docs/modes.md": lambda: {"fit": small_fit(method="smc", options=bayesnmf.SMC(particles=8, runs=2))},
+    "docs/several.md": lambda: {"sbs": of_tumours(), "new_tumours": of_tumours().iloc[:4]},
+    "docs/modes.md": lambda: {"fit": small_fit(rank=6)},
 }
 ELSEWHERE = {"/fast/disk": ".", "/shared/scratch": ".", "/shared/run": "run", "range(1000)": "range(10)"}
-SMALLER = {"range(0, 1797, 6)": "range(0, 1797, 60)"}
 
 
 def other_cells() -> Any:
@@ -247,7 +262,8 @@ def other_cells() -> Any:
 
 
 def texts_of_topics() -> list[str]:
-    topics = [[f"{name}{i}" for i in range(12)] for name in ("space", "game", "car")]
+    topics = [["nasa", "orbit", *(f"space{i}" for i in range(10))], ["hockey", "nhl", *(f"game{i}" for i in range(10))]]
+    topics.append([f"car{i}" for i in range(12)])
     rng = np.random.default_rng(0)
     return [" ".join(rng.choice(topics[i % 3] + topics[0][:3], 30)) for i in range(60)]
 
@@ -260,18 +276,38 @@ def two_treatments() -> pd.DataFrame:
 
 # What stands for "…" or "..." after a keyword, and between the brackets of a function.
 VALUES = {
-    "model": "'poisson'", "fixed_components": "catalogue", "priors": "Priors()", "strength": "2.0", "rows": "rows",
+    "model": "'poisson'", "fixed_components": "catalogue", "priors": "Priors()", "strength": "2.0",
+    "rows": "fit.row_names[:2]",
     "features": "features", "schedule": "'joint'", "order": "'loadings'", "sweeps": "2", "particles": "4", "runs": "2",
     "learn": "('loadings',)", "intervals": "'sampled'", "observed": "observed[:4]", "covariates": "frame",
     "effects": "[[0.1, 0.2, 0.3]]", "formula": "'~ x'", "over": "'component'", "noise": "'nb1'", "batch": "labels",
     "density": "0.5", "neighbourhood": "0.3",
 }  # fmt: skip
-BETWEEN = {"project": "new", "transform": "new", "with_intervals": "'sampled'", "modes": "counts, rank=2, starts=2"}
+BETWEEN = {
+    "project": "new_counts",
+    "transform": "new_counts",
+    "rates": "fit.row_names[:2], fit.feature_names[:2]",
+    "with_intervals": "'sampled'",
+    "modes": "counts, rank=2, starts=2",
+}
 # What runs for a quotation that stands for something else, or for a fit of another kind.
 INSTEAD: dict[str, str] = {
     "simulate(covariates=…, effects=…)":
         "bayesnmf.simulate(size=(30, 8), rank=2, formula='~ x', covariates=frame[['x']], effects=[[.1, .1], [.1, .2]])",
     'method="bld"': "bayesnmf.fit(counts, 'dirichlet_gamma', 2, 'bld')",
+    "fit.effects()": "bayesnmf.fit(counts, 2, formula='~ x', covariates=frame).effects()",
+    "bayesnmf.loo(fit)": "bayesnmf.loo(gibbs)",
+    'noise=("poisson", "nb1", "nb2")': "bayesnmf.select(counts, noise=('poisson', 'nb1', 'nb2'))",
+    'fit.diagnostics["sweeps_per_draw"]':
+        "bayesnmf.fit(counts, 2, 'gibbs', options=Gibbs(draws='auto', budget=1)).diagnostics['sweeps_per_draw']",
+    'fit.matrix("sbs")': "bayesnmf.fit({'sbs': counts, 'id': ids}, 2).matrix('sbs')",
+    'refit.rename({7: "new"})': 'bayesnmf.fit(counts, 8, fixed_components=known.iloc[:2]).rename({7: "new"})',
+    'fit.with_intervals("bootstrap")': 'vi.with_intervals("bootstrap")',
+    "fit.predicted_shares(frame)": "bayesnmf.fit(counts, 2, formula='~ x', covariates=frame).predicted_shares(frame)",
+    "found.evidence(fit)":
+        "found.evidence(bayesnmf.fit(counts, rank=6, method='smc', options=bayesnmf.SMC(priors=found.best.priors)))",
+    "fit.to_anndata(adata)": "bayesnmf.fit(adata, 2).to_anndata(adata)",
+    "Comparison.details()": "bayesnmf.compare(counts, methods=('map', 'vi'), rank=2).details()",
     'fit.diagnostics["least_gradient"]': "bayesnmf.fit(counts, rank=2, method='map').diagnostics['least_gradient']",
     "fit.posterior.factors": "of_batches.posterior.factors",
     'fit.statistics["batch_shape"]': "of_batches.statistics['batch_shape']",
@@ -359,18 +395,18 @@ QUICK = {
     bayesnmf.MAP.__init__: {"max_iter": 60},
     bayesnmf.Gibbs.__init__: {"draws": 12, "warmup": 8, "chains": 2},
     bayesnmf.NUTS.__init__: {"draws": 8, "warmup": 8, "chains": 2},
-    bayesnmf.SMC.__init__: {"particles": 4, "runs": 2, "refinement": 4, "efficiency": 0.5},
+    bayesnmf.SMC.__init__: {"particles": 4, "runs": 4, "refinement": 4, "efficiency": 0.5},
     bayesnmf.SVI.__init__: {"max_iter": 20},
-    inspect.unwrap(bayesnmf.compare): {"methods": ("map", "vi", "gibbs")},
+    inspect.unwrap(bayesnmf.compare): {"methods": ("map", "vi")},
     inspect.unwrap(bayesnmf.modes): {"starts": 3},
-    inspect.unwrap(bayesnmf.select): {"check": False},
+    inspect.unwrap(bayesnmf.select): {"check": False, "ranks": (2, 3)},
     inspect.unwrap(bayesnmf.predictive_checks): {"refits": 10},
     inspect.unwrap(bayesnmf.calibrate): {"simulations": 4, "draws": 9},
-    inspect.unwrap(bayesnmf.log_evidence): {"runs": 2, "particles": 4, "refinement": 2},
+    inspect.unwrap(bayesnmf.log_evidence): {"runs": 4, "particles": 4, "refinement": 2},
     inspect.unwrap(bayesnmf.assign): {"draws": 20, "warmup": 10},
 }
-COSTLY = ("report", "browse", "predictive_checks", "compare", "equivalences", "calibrate")
-_DONE: dict[Any, Any] = {}
+COSTLY = ("report", "browse", "predictive_checks", "compare", "calibrate")
+_DONE: dict[Any, Any] = {inspect.unwrap(bayesnmf.equivalences): None}  # a minute of compiling; it has its own tests
 
 
 def once(function: Any) -> Any:
@@ -379,9 +415,9 @@ def once(function: Any) -> Any:
     @wraps(function)
     def call(*args: Any, **settings: Any) -> Any:
         inspect.signature(function).bind(*args, **settings)
-        if function not in _DONE:
-            _DONE[function] = function(*args, **settings)
-        return _DONE[function]
+        if (called := inspect.unwrap(function)) not in _DONE:
+            _DONE[called] = function(*args, **settings)
+        return _DONE[called]
 
     return call
 
@@ -401,7 +437,7 @@ def quick() -> Iterator[None]:
     """Lower the defaults of `QUICK`, and run what is costly once, for a while."""
     before = {function: (function.__defaults__, function.__kwdefaults__) for function in QUICK}
     with pytest.MonkeyPatch.context() as patch:
-        for name in COSTLY:
+        for name in (*COSTLY, "equivalences"):
             patch.setattr(bayesnmf, name, once(getattr(bayesnmf, name)))
         for name in plots.__all__:
             if inspect.isfunction(drawn := getattr(plots, name)):

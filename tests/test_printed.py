@@ -1,7 +1,6 @@
 """Printed is run: every block of Python and every call in backticks of the pages runs on small counts.
 
-By default with fewer steps where a call leaves them to the defaults (`printed.QUICK`), and with two of several ranks;
-the long tests run the blocks as they stand.
+With fewer steps where a call leaves them to the defaults (`printed.QUICK`), and with two of several ranks.
 """
 
 import ast
@@ -19,7 +18,6 @@ from printed import (
     PAGES,
     REFUSED,
     ROOT,
-    SMALLER,
     Names,
     blocks_of,
     calls_of,
@@ -41,18 +39,11 @@ BRIEF = re.compile(r"docs/(models/\w+|which_call|checkpoints|command_line|site/h
 RANKS = re.compile(r"ranks=range\((\d+), [^)]*\)")
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    """A folder with the files that pages name."""
-    folder = tmp_path_factory.mktemp("printed")
-    write_files(folder)
-    return folder
-
-
 @pytest.fixture
-def elsewhere(files, monkeypatch):
-    """Run in the folder of the files; libraries of clusters, which tests do not have, take every call."""
-    monkeypatch.chdir(files)
+def elsewhere(tmp_path, monkeypatch):
+    """Run in a folder with the files that pages name; libraries of clusters, which tests lack, take all calls."""
+    write_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
     for name, stub in {"scanpy": scanpy_of_guides(), "pyLDAvis": topic_pages()}.items():
         monkeypatch.setitem(sys.modules, name, stub)
     for name in ("dask_jobqueue", "dask_kubernetes", "dask_kubernetes.operator"):
@@ -66,21 +57,16 @@ def elsewhere(files, monkeypatch):
     plt.close("all")
 
 
-def as_here(code: str, shortened: bool) -> str:
-    """Return code with paths of this machine and numbers of small counts; `shortened` with two of several ranks."""
-    for told, here in {**ELSEWHERE, **(SMALLER if shortened else {})}.items():
+def as_here(code: str) -> str:
+    """Return code with paths of this machine, numbers of small counts and two of several ranks."""
+    for told, here in ELSEWHERE.items():
         code = code.replace(told, here)
-    return RANKS.sub(r"ranks=(\1, \1 + 1)", code) if shortened else code
+    return RANKS.sub(r"ranks=(\1, \1 + 1)", code)
 
 
 def names_of(page) -> Names:
     """Return the names of a page after its blocks have run, in order."""
     return Names(**OF_PAGES.get(str(page.relative_to(ROOT)), dict)())
-
-
-def run_blocks(page, names: Names, shortened: bool) -> None:
-    for number, block in enumerate(blocks_of(page), 1):
-        run_code(as_here(block, shortened), names, f"{page.name}, block {number}")
 
 
 @pytest.mark.parametrize(
@@ -94,16 +80,12 @@ def run_blocks(page, names: Names, shortened: bool) -> None:
 )
 def test_what_a_page_prints_runs(page, elsewhere):
     with quick():
-        run_blocks(page, names := names_of(page), shortened=True)
+        names = names_of(page)
+        for number, block in enumerate(blocks_of(page), 1):
+            run_code(as_here(block), names, f"{page.name}, block {number}")
         for call in calls_of(page.read_text(encoding="utf-8")):
             own = names.copy()
-            run_code(statement_of(as_here(call, shortened=True), own), own, f"{page.name}: {call}")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=lambda page: page.stem)
-def test_the_blocks_of_a_page_run_as_they_stand(page, elsewhere):
-    run_blocks(page, names_of(page), shortened=False)
+            run_code(statement_of(as_here(call), own), own, f"{page.name}: {call}")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
