@@ -181,8 +181,8 @@ def mixtures(known: pd.DataFrame, size: int, kind: str, noise: float, rows: int)
     return counts, size * share
 
 
-def judged(counts: np.ndarray, known: np.ndarray, word: NoiseName, other: np.ndarray) -> dict[str, Any]:
-    """Return how chains from all starts are judged, of all rows."""
+def judged(counts: np.ndarray, known: np.ndarray, word: NoiseName, other: np.ndarray, size: int) -> dict[str, Any]:
+    """Return how chains from all starts are judged, of all rows; `size` expected mutations, 0 where nobody knows."""
     data, noise = bayesnmf.as_counts(counts), check_noise(word)
     begun, chains = time.process_time(), []
     for number, start in enumerate(STARTS):
@@ -192,12 +192,14 @@ def judged(counts: np.ndarray, known: np.ndarray, word: NoiseName, other: np.nda
     drawn = time.process_time()
     between, below = judge(data, known, noise, chains)
     u = np.vstack([each.loadings.toarray().reshape(-1, *other.shape).sum(axis=2) for each in chains])
-    gap = counts.sum(axis=1) - u.mean(axis=0)
-    means = mean_loadings(data, noise, known, chains).sum(axis=1) / counts.sum(axis=1)
+    mean, wide, counted = u.mean(axis=0), 3 * u.std(axis=0), counts.sum(axis=1)
+    means = mean_loadings(data, noise, known, chains).sum(axis=1) / counted
     return {
         "rows": len(counts), "between > 5": int((between > 5).sum()), "most between": float(between.max()),
         "below > 10": int((below > 10).sum()), "most below": float(below.max()),
-        "totals off": float(np.abs(means - 1).max()), "within 3 sd": float(np.mean(np.abs(gap) < 3 * u.std(axis=0))),
+        "totals off": float(np.abs(means - 1).max()),
+        "counted within 3 sd": float(np.mean(np.abs(counted - mean) < wide)),
+        "expected within 3 sd": float(np.mean(np.abs(size - mean) < wide)) if size else float("nan"),
         "cpu s a chain": (drawn - begun) / len(STARTS), "judge": time.process_time() - drawn,
     }  # fmt: skip
 
@@ -222,7 +224,7 @@ def find_stuck(rows: int, out: Path) -> None:
                 counts = real.matrix.toarray()[:, place].astype(int)
                 rng = np.random.default_rng(SEED)
                 other = np.array([np.isin(np.arange(len(known)), rng.choice(len(known), 6, False)) for _ in counts])
-            found = judged(counts, components, word, other.astype(float))
+            found = judged(counts, components, word, other.astype(float), size)
             path.write_text(json.dumps(found), encoding="utf-8")
         kept = json.loads(path.read_text(encoding="utf-8"))
         lines.append({"mutations": size, "kind": kind, "rates vary": noise, "noise": word, **kept})

@@ -625,7 +625,7 @@ def test_the_folder_of_another_call_is_refused(changed, message, tmp_path, monke
 
 @pytest.mark.parametrize("suffix", [".nc", ".zarr"])
 def test_what_is_saved_is_loaded(suffix, tmp_path):
-    names = ["a\0", "é", "", "nan", "a ", "b"]
+    names = pd.Index(["a\0", "\ud800", "", "nan", "a ", "b"], dtype=object)
     counts = pd.DataFrame(SOME, names, [f"f{number}" for number in range(8)])
     found = bayesnmf.assign(counts, KNOWN, **SETTINGS)
     found.save(tmp_path / f"found{suffix}")
