@@ -16,7 +16,7 @@ pytest_plugins = ["seconds"]
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Most of the time of tests of NUTS, SVI and fits on a device goes into compiling. Without optimisation it takes a third
-# as long (`.ci/run` runs the long tests with it); and what is compiled is kept on disk, under a digest of all that it
+# as long (notebooks and the main job run with it); and what is compiled is kept on disk, under a digest of all that it
 # is made of, for every process of this run and of later ones.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla"))

@@ -35,7 +35,7 @@ from bayesnmf.inference.status import FitWarning
 from bayesnmf.priors.specification import MODELS
 
 # Pages whose calls take a few seconds together; the others are run by the long tests.
-BRIEF = re.compile(r"docs/(models/\w+|which_call|checkpoints|command_line|site/home|algorithms)\.md")
+BRIEF = re.compile(r"docs/(models/\w+|batches|checkpoints|command_line|several|speed)\.md")
 RANKS = re.compile(r"ranks=range\((\d+), [^)]*\)")
 
 

@@ -306,6 +306,17 @@ def test_known_components_stay_as_they_are():
     assert (np.ptp(draws.components[0, :, 2], axis=0) > 0).all()
 
 
+@quietly
+@pytest.mark.parametrize("method", ["map", "vi", "gibbs"])
+def test_a_fit_whose_components_are_all_known_is_summarised_by_its_loadings(method):
+    known = np.random.default_rng(2).dirichlet(np.ones(M), 2)
+    options = bayesnmf.Gibbs(draws=10, warmup=5, chains=1) if method == "gibbs" else None
+    made = bayesnmf.fit(COUNTS.iloc[:5], method=method, options=options, seed=0, fixed_components=known)
+    table = made.summary()
+    assert len(table) == 5 * 2
+    assert table.index.str.startswith("loadings").all()
+
+
 @pytest.mark.parametrize("model", mostly_long(MODELS, [1]))
 def test_draws_of_linear_response_have_its_standard_deviations(model):
     options = plain_vi(tol=1e-9, threads=1, priors=Priors())
