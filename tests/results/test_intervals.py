@@ -307,14 +307,12 @@ def test_known_components_stay_as_they_are():
 
 
 @quietly
-@pytest.mark.parametrize("method", ["map", "vi", "gibbs"])
+@pytest.mark.parametrize("method", ["vi", "gibbs"])
 def test_a_fit_whose_components_are_all_known_is_summarised_by_its_loadings(method):
     known = np.random.default_rng(2).dirichlet(np.ones(M), 2)
     options = bayesnmf.Gibbs(draws=10, warmup=5, chains=1) if method == "gibbs" else None
     made = bayesnmf.fit(COUNTS.iloc[:5], method=method, options=options, seed=0, fixed_components=known)
-    table = made.summary()
-    assert len(table) == 5 * 2
-    assert table.index.str.startswith("loadings").all()
+    assert list(made.summary(rows=["s0", "s3"]).index) == [f"loadings[s{i}, {k}]" for i in (0, 3) for k in range(2)]
 
 
 @pytest.mark.parametrize("model", mostly_long(MODELS, [1]))
