@@ -40,6 +40,8 @@ from bayesnmf.fitting.known import read_catalogue as read_catalogue
 from bayesnmf.fitting.loading import load as load
 from bayesnmf.fitting.streaming import MinibatchVI as MinibatchVI
 from bayesnmf.inference.status import ConvergenceWarning as ConvergenceWarning
+from bayesnmf.noise.negative_binomial import NegativeBinomial as NegativeBinomial
+from bayesnmf.noise.quasi import Quasi as Quasi
 from bayesnmf.options import BLD as BLD
 from bayesnmf.options import MAP as MAP
 from bayesnmf.options import NUTS as NUTS
@@ -56,8 +58,6 @@ from bayesnmf.priors import Gamma as Gamma
 from bayesnmf.priors import HierarchicalGamma as HierarchicalGamma
 from bayesnmf.priors import Priors as Priors
 from bayesnmf.priors import ScaledDirichlet as ScaledDirichlet
-from bayesnmf.priors.noise import NegativeBinomial as NegativeBinomial
-from bayesnmf.priors.noise import Quasi as Quasi
 from bayesnmf.results.pyldavis import to_pyldavis as to_pyldavis
 from bayesnmf.results.topic_model import TopicModel as TopicModel
 from bayesnmf.results.topic_model import from_topic_model as from_topic_model

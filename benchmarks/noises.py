@@ -27,7 +27,6 @@ import bayesnmf
 from bayesnmf import VI
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.mask import Mask
-from bayesnmf.data.probabilities import log_probabilities
 from bayesnmf.studies.selection.masked import score_masked
 from bayesnmf.studies.selection.masks import make_masks
 from bayesnmf.studies.selection.plan import SelectionPlan
@@ -53,7 +52,7 @@ def zeros_off(fit: bayesnmf.Fit, mask: Mask) -> float:
     for first in range(0, n, step):
         rows = np.arange(first, min(first + step, n))
         means = np.maximum(loadings[rows] @ components, 1e-300)
-        empty = np.exp(log_probabilities(fit.noise, np.zeros_like(means), means, rows, features))
+        empty = np.exp(fit.noise.of_rows(rows).of_features(features).log_pmf(np.zeros_like(means), means))
         seen = ~mask.hidden(slice(first, first + step))
         expected += (empty * seen).sum(axis=0)
         variance += (empty * (1 - empty) * seen).sum(axis=0)

@@ -13,9 +13,9 @@ import pytest
 
 import bayesnmf
 from bayesnmf.assessment.evidence import PARTICLES
+from bayesnmf.noise.words import NOISES
 from bayesnmf.options import METHODS
 from bayesnmf.options.algorithms import ALGORITHMS
-from bayesnmf.priors.noise import NOISES
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.studies.comparison.report import Comparison
 from bayesnmf.studies.selection.checks import OWN

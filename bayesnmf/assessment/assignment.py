@@ -40,9 +40,11 @@ from bayesnmf.inference.sampling.presence import (
     quantiles_of_stored,
 )
 from bayesnmf.kernels.cpu.pearson import pearson_sums
+from bayesnmf.noise.abilities import Noise
+from bayesnmf.noise.negative_binomial import NegativeBinomial
+from bayesnmf.noise.poisson import POISSON
+from bayesnmf.noise.words import check_noise
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
-from bayesnmf.priors.checks import check_noise
-from bayesnmf.priors.noise import NegativeBinomial, Noise
 from bayesnmf.priors.specification import PARAMETER
 from bayesnmf.results.dispersion import in_words
 from bayesnmf.results.mixing import r_hat_and_ess
@@ -265,7 +267,7 @@ def _gathered(
     r_hat = _r_hat_of(presence, [each.loadings for each in found])
     dispersion = np.concatenate([each.shared[:, 1] for each in found])
     cautions = _cautions(r_hat, judged, data.row_names)
-    if noise.word == "poisson":
+    if noise == POISSON:
         cautions += _noise_caution(data, exposures, known, presence, judged["stuck"].to_numpy())
     ended = sum(each.whole for each in found)
     interrupted = ended < chains

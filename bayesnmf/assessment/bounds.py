@@ -18,6 +18,7 @@ from bayesnmf.inference.group_means import sums_of_means
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sides import Where, allocate, objective
 from bayesnmf.inference.starts.states import given_state
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import VI, methods_with
 from bayesnmf.priors import matrix
 from bayesnmf.priors.specification import MODELS
@@ -100,10 +101,10 @@ def _loglik_of_draw(fit: FitRecord, problem: Problem, state: State, rng: np.rand
         q: Any = here.loadings.conditional
         loadings = matrix(q.draw_rows(deepcopy(at_rows), at.rows.start))
         counts = getattr(part.counts, "plain", part.counts)
-        noise = getattr(part.counts, "noise", fit.noise)  # that of these rows
+        noise = getattr(part.counts, "noise", POISSON)  # that of these rows, or of counts to a power
         means = counts.exposed_loadings(loadings), counts.exposed_components(components)
         if isinstance(part.counts, BatchedCounts):
-            found = log_likelihood(fit.noise, counts, *means, given_totals=False)
+            found = log_likelihood(POISSON, counts, *means, given_totals=False)
             return None, None, np.append(sums_of_means(part.counts, *means), found)
         if given_totals:
             return None, None, log_likelihood_of_shares(noise, counts, *means)

@@ -152,8 +152,8 @@ def check_can_be_absent(fit: Any) -> None:
 
 
 def _check_no_rates(fit: Any, what: str, cure: str) -> None:
-    rated = getattr(fit.noise, "variance", None) == "quadratic"
-    found = "noise='nb2', with rates" * rated or "factors of batches" * (fit.batch is not None)
+    rated = f"noise={fit.noise.word!r}, with rates" * fit.noise.has_entry_rates
+    found = rated or "factors of batches" * (fit.batch is not None)
     if found := found or "dispersions of features" * uniformises(fit.noise, fit.priors.components):
         raise ValueError(f"{what} needs entries whose exposure is known: found {found}; use {cure}")
 

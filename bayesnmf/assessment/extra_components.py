@@ -9,8 +9,8 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fit import fit
 from bayesnmf.inference.alignment import match_components
 from bayesnmf.inference.sampling.presence import Drawn, draw_chain
+from bayesnmf.noise.abilities import Noise
 from bayesnmf.options import MAP
-from bayesnmf.priors.noise import NegativeBinomial, Noise
 from bayesnmf.types import Array
 
 ROUNDS = 30, 10  # of a chain without extra components: before, and kept
@@ -31,9 +31,8 @@ def first_extra(counts: Counts, known: Array, number: int, noise: Noise, seed: i
         raise KeyboardInterrupt
     means = np.asarray(drawn.loadings.mean(axis=0)).reshape(len(counts.row_totals), -1) @ known
     spread = drawn.shared[:, 1].mean()
-    quadratic = isinstance(noise, NegativeBinomial) and noise.variance == "quadratic"
     above = np.maximum(counts.dense - means, 0.0)
-    above[above < FAR * np.sqrt(means * (1.0 + spread * (means if quadratic else 1.0)))] = 0.0
+    above[above < FAR * np.sqrt(means * (1.0 + spread * (means if noise.has_entry_rates else 1.0)))] = 0.0
     if counts.mask is not None:
         above[counts.mask.missing.toarray() > 0] = 0.0
     found = fit(np.ceil(above), rank=number, method="map", seed=seed, options=MAP(max_iter=500)).components + LEAST

@@ -9,15 +9,17 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
+from scipy.special import gammaln
 
 from bayesnmf.assessment.checks import check_least_draws, check_leave_one_out
 from bayesnmf.assessment.leave_one_out_result import BAD_K, LeaveOneOut
 from bayesnmf.checks import check_count, check_names
 from bayesnmf.data.checks import check_some_observed
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.probabilities import LogProbabilities, log_likelihood
+from bayesnmf.data.probabilities import log_likelihood
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport, progress_context
+from bayesnmf.noise.abilities import distribution_of
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.batches import widened
 from bayesnmf.results.cautions import cautions_of
@@ -124,7 +126,8 @@ class _Entries:
     def __init__(self, fit: Fit, features: Array | None) -> None:
         self.fit, self.asked = fit, features
         self.counts: csr_array = take_features(fit.counts.matrix.astype(np.float64), features)
-        self.features, self.noise = take_features(fit.feature_names, features), fit.noise.of_features(features)
+        self.features = take_features(fit.feature_names, features)
+        self.noise = distribution_of(fit.noise).of_features(features)
         self.mask = None if fit.counts.mask is None else fit.counts.mask.as_entries
         needed = features if self.mask is None else None  # given totals of observed entries need all features
         self.draws = fit.estimate.take(fit, fit.estimate.held, 0, needed)  # type: ignore[arg-type]
@@ -153,13 +156,16 @@ class _Entries:
             means += self.loadings[:, :, i, k] * self.components[:, :, k, j]
         if self.draws.factors is not None:
             means *= self.draws.factors[:, :, self.fit.counts.batch.codes[i], j]
-        logs, noise_at = self._logs(chosen), noises_of_draws(self.fit, means.shape[:2])
+        own, noise_at = self._counted(chosen), noises_of_draws(self.fit, means.shape[:2])
         for at in np.ndindex(means.shape[:2]):
-            means[at] = logs.under(noise_at(at).of_features(self.asked)).at(means[at])  # each with its own dispersion
+            noise = distribution_of(noise_at(at)).of_features(self.asked)  # each draw has its own dispersion
+            means[at] = noise.log_pmf(means=means[at], **own)
         return means
 
-    def _logs(self, chosen: Array) -> LogProbabilities:
-        return LogProbabilities(self.noise, self.counts_at(chosen), np.divmod(chosen, self.counts.shape[1]))
+    def _counted(self, chosen: Array) -> dict[str, Any]:
+        """Return what a noise asks of entries beside their means."""
+        counts, places = self.counts_at(chosen), np.divmod(chosen, self.counts.shape[1])
+        return {"counts": counts, "places": places, "log_factorials": gammaln(counts + 1)}
 
     def counts_at(self, chosen: Array) -> Array:
         """Return the counts of some entries."""
@@ -174,7 +180,8 @@ class _Entries:
             loadings, components = widened(self.fit.counts.batch.codes, loadings, components, drawn.mean(axis=(0, 1)))
         means = np.einsum("ck,kc->c", loadings[i], components[:, j])
         whole = Counts(self.counts, self.fit.row_names, self.features, mask=self.mask)
-        return self._logs(chosen).at(means), log_likelihood(self.noise, whole, loadings, components, given_totals=False)
+        logs = self.noise.log_pmf(means=means, **self._counted(chosen))
+        return logs, log_likelihood(self.noise, whole, loadings, components, given_totals=False)
 
 
 def relative_efficiency(fit: Fit, draws: Draws) -> float:

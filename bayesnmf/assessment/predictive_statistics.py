@@ -12,12 +12,11 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.assessment.replicates import replicate_of, totals_to_replicate
-from bayesnmf.data.drawing import noise_of_draws
 from bayesnmf.data.mask import Mask
-from bayesnmf.data.probabilities import share_of_zeros, sum_of_squares, variances
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.kernels.cpu.replication import Misfits, misfits, replicated_statistics
-from bayesnmf.priors.noise import POISSON, Noise
+from bayesnmf.noise.abilities import Distributed, distribution_of
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.results.record import FitRecord, effective_loadings, factors_of_means
 from bayesnmf.results.replication import Replicating
 from bayesnmf.types import Array
@@ -45,7 +44,7 @@ class Measured(NamedTuple):
 
 
 def measure(
-    matrix: csr_array, loadings: Array, components: Array, threads: int | None, noise: Noise = POISSON,
+    matrix: csr_array, loadings: Array, components: Array, threads: int | None, noise: Distributed = POISSON,
     mask: Mask | None = None,
 ) -> Measured:  # fmt: skip
     """Return the statistics of counts (n, m), and of their means, loadings (n, K) @ components (K, m), and noise.
@@ -102,7 +101,7 @@ def _dispersion(total: float, squares: float, entries: int) -> float:
 
 
 def _expected_zeros_and_squares(
-    noise: Noise, loadings: Array, components: Array, mask: Mask | None
+    noise: Distributed, loadings: Array, components: Array, mask: Mask | None
 ) -> tuple[float, float]:
     """Return the expected number of zeros and the sum of expected squares of observed entries, some rows at a time."""
     step, zeros, squares = max(BLOCK // components.shape[1], 1), 0.0, 0.0
@@ -110,12 +109,12 @@ def _expected_zeros_and_squares(
         rows = slice(first, first + step)
         means, own = loadings[rows] @ components, noise.of_rows(rows)
         if mask is None:
-            zeros += float(share_of_zeros(own, means).sum())
+            zeros += float(own.zeros(means).sum())
             continue
         seen = ~mask.hidden(rows)
-        zeros += float(share_of_zeros(own, means)[seen].sum())
-        squares += float((variances(own, means) + means**2)[seen].sum())
-    return zeros, sum_of_squares(noise, loadings, components) if mask is None else squares
+        zeros += float(own.zeros(means)[seen].sum())
+        squares += float((own.variances(means) + means**2)[seen].sum())
+    return zeros, noise.sum_of_squares(loadings, components) if mask is None else squares
 
 
 class Gathered:
@@ -155,7 +154,7 @@ class Gathered:
             return
         for rows, part in self.fit.counts.parts():
             totals = None if self.totals is None else self.totals[rows]
-            own = noise_of_draws(self.fit.noise.of_rows(rows), part.shape)
+            own = distribution_of(self.fit.noise).of_rows(rows).compiled(part.shape)
             factors_of_part = sides(replace(self.fit, counts=part), rows)
             bins = len(self.observed)
             found.append(replicated_statistics(*factors_of_part, totals, bins, seed, first_row=rows.start, noise=own))

@@ -29,9 +29,10 @@ from bayesnmf.inference.ascent.coordinate_ascent import ascend
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sides import with_rates_at
 from bayesnmf.inference.status import INTERRUPTED
+from bayesnmf.noise.abilities import distribution_of
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import MAP, VI
 from bayesnmf.options.methods import resolve_options
-from bayesnmf.priors.noise import POISSON
 from bayesnmf.priors.values import separate_scale
 from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.record import FitRecord, effective_loadings, factors_of_means
@@ -104,7 +105,9 @@ class Refitted:
 
     def measured(self, threads: int | None) -> Measured:
         """Return the statistics of the counts and of their means."""
-        return measure(self.counts.matrix, *self.factors(), threads, self.fit.noise, self.fit.counts.mask)
+        return measure(
+            self.counts.matrix, *self.factors(), threads, distribution_of(self.fit.noise), self.fit.counts.mask
+        )
 
     def replicates(self, number: int, seed: int) -> Iterator[Refitted]:
         """Yield replicates of the counts at draws of the fit, each fitted from these means."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from bayesnmf.data.drawing import drawn_given_totals, noise_of_draws
 from bayesnmf.data.mask import Mask
 from bayesnmf.kernels.cpu.replication import replicated_counts
-from bayesnmf.priors.noise import POISSON
+from bayesnmf.noise.abilities import distribution_of
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
@@ -29,7 +29,7 @@ def replicate_of(fit: FitRecord, means: tuple[Array, Array], seed: int, threads:
     counts, totals = fit.counts, totals_to_replicate(fit)
     if counts.mask is not None and totals is not None:
         return _of_observed_entries(counts.mask, means, totals, np.random.default_rng(seed))
-    drawn = replicated_counts(*means, totals, seed, threads, noise_of_draws(fit.noise, counts.shape))
+    drawn = replicated_counts(*means, totals, seed, threads, distribution_of(fit.noise).compiled(counts.shape))
     return drawn if counts.mask is None else counts.mask.apply(drawn)
 
 
@@ -42,5 +42,5 @@ def _of_observed_entries(mask: Mask, means: tuple[Array, Array], totals: Array, 
         shares = np.where(mask.hidden(rows), 0.0, loadings[rows] @ components)
         sums = shares.sum(axis=1, keepdims=True)
         np.divide(shares, sums, out=shares, where=sums > 0)
-        parts.append(csr_array(drawn_given_totals(POISSON, totals[rows].astype(np.int64), shares, rng)))
+        parts.append(csr_array(POISSON.draw_given_totals(totals[rows].astype(np.int64), shares, rng)))
     return csr_array(vstack(parts, format="csr").astype(np.float64))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bayesnmf.checks import check_choice, check_count, check_share, parse_int, shown
+from bayesnmf.noise.abilities import Dispersed
 from bayesnmf.places import check_file_to_write, check_plots_can_be_drawn
 
 FAMILIES = ("Gamma", "Dirichlet", "ScaledDirichlet", "HierarchicalGamma")
@@ -134,16 +135,15 @@ def check_noise_of_simulation(word: str, dispersion: str | None) -> Any:
 
 def check_noise_of_fit(word: str, dispersion: str | None, words: Sequence[str] = ("row", "feature")) -> Any:
     """Return the noise, with a dispersion that is a number or one of some words, if it is given."""
-    from bayesnmf.priors.noise import NOISES as CLASSES
-    from bayesnmf.priors.noise import NegativeBinomial
+    from bayesnmf.noise.words import NOISES as CLASSES
 
     noise = CLASSES[check_choice(word, "--noise", tuple(CLASSES) if words else NOISES)]
     if dispersion is None:
         return noise
-    if not isinstance(noise, NegativeBinomial):
+    if not isinstance(noise, Dispersed):
         raise ValueError(f"--dispersion needs --noise nb1 or nb2: found --noise {word}; leave it out")
     try:
-        return NegativeBinomial(noise.variance, dispersion if dispersion in words else float(dispersion))
+        return noise.with_dispersion(dispersion if dispersion in words else float(dispersion))
     except ValueError as error:
         more = f", {' or '.join(words)}" if words else ""
         raise ValueError(f"--dispersion must be a number of at least 0{more}: found {shown(dispersion)}") from error

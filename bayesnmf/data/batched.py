@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from bayesnmf.data.batches import Batches
 from bayesnmf.data.mask import Mask
 from bayesnmf.data.rated import RatedCounts, Unexposed
-from bayesnmf.priors.noise import NegativeBinomial
+from bayesnmf.noise.negative_binomial import NegativeBinomial
 from bayesnmf.types import Array
 
 SHAPE = "batch_shape"  # name of the drawn one among what is drawn beside both sides

@@ -18,9 +18,10 @@ from bayesnmf.checks import check_positive, shown
 from bayesnmf.data.annotated import is_annotated
 from bayesnmf.data.labels import Order, in_order, is_frame, is_missing, listed
 from bayesnmf.data.suspicions import warn_of_data
+from bayesnmf.noise.abilities import Noise
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.priors.checks import check_proper_components, check_proper_loadings
-from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.specification import MODELS, PARAMETER
 from bayesnmf.text import readable
 from bayesnmf.types import Array

@@ -11,8 +11,8 @@ from bayesnmf.checks import as_numbers, check_choice, check_count, check_positiv
 from bayesnmf.data.conversion import LARGEST_INTEGER
 from bayesnmf.data.labels import Order, order_of, same_labels
 from bayesnmf.data.suspicions import warn_of_data
+from bayesnmf.noise.abilities import Distributed, Noise
 from bayesnmf.priors.checks import check_length_of_dispersion
-from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise, Quasi
 from bayesnmf.text import readable
 
 LIMITS = {"float64": (1e-50, 1e50), "float32": (1e-10, 1e10)}  # of exposures, so that products of two are in range
@@ -48,31 +48,27 @@ def check_totals(totals: Any, n: int, given_totals: bool, by_default: bool, usua
     return np.broadcast_to(values, n)
 
 
-def check_noise_of_draws(noise: Noise, size: tuple[int, int], given_totals: bool) -> None:
-    """Refuse a noise that counts cannot be drawn with: none of a known distribution, or none in closed form."""
-    if noise == POISSON:
-        return
+def check_noise_of_draws(noise: Noise, size: tuple[int, int], given_totals: bool) -> Distributed:
+    """Return a noise that counts can be drawn with; refuse one of no known distribution, or of none in closed form."""
     what = f"noise={noise.word!r}"
-    if not isinstance(noise, NegativeBinomial):
+    if not isinstance(noise, Distributed):
         raise ValueError(
             f"{what} is no distribution of counts to draw from; use bayesnmf.NegativeBinomial(dispersion=...)"
         )
     if not noise.known:
-        raise ValueError(
-            f"{what} needs a known dispersion to draw counts: give bayesnmf.NegativeBinomial({noise.variance!r}, "
-            "dispersion=0.5)"
-        )
-    if given_totals and (noise.variance == "quadratic" or noise.by_feature):
+        raise ValueError(f"{what} needs a known dispersion to draw counts: give bayesnmf.{noise.example()!r}")
+    if given_totals and not noise.given_totals:
         raise ValueError(
             f"{what}{f' per {noise.by}' if noise.by_feature else ''} has no closed form where the totals of rows are "
             "given; use bayesnmf.NegativeBinomial('linear') with one dispersion or by='row', or model='gamma_poisson'"
         )
     check_length_of_dispersion(noise, size)
+    return noise
 
 
 def check_noise_to_compare(noise: Noise) -> Noise:
     """Return a noise; refuse one by which fits cannot be compared."""
-    if isinstance(noise, Quasi):
+    if not isinstance(noise, Distributed):
         raise ValueError(
             f"noise={noise.word!r} is no distribution of counts that fits could be compared by; use noise='nb1' or "
             "'poisson'"
@@ -82,16 +78,18 @@ def check_noise_to_compare(noise: Noise) -> Noise:
 
 def check_noise_of_stream(noise: Noise) -> Noise:
     """Return the noise of a stream; refuse quadratic variance, dispersions of rows, and one from a fit of all rows."""
-    if getattr(noise, "variance", None) == "quadratic":
-        raise ValueError("noise='nb2' needs all rows at once, and a stream has batches of them: use noise='nb1'")
-    if getattr(noise, "by", None) == "row":
+    if noise.has_entry_rates:
+        raise ValueError(
+            f"noise={noise.word!r} needs all rows at once, and a stream has batches of them: use noise='nb1'"
+        )
+    if noise.by == "row":
         raise ValueError(
             "noise must have one dispersion, or one for each feature, in a stream, whose rows do not come again: found "
             "dispersions of rows; give bayesnmf.NegativeBinomial(dispersion=None)"
         )
-    if isinstance(noise, Quasi) and not noise.known:
+    if noise.from_first_fit and not noise.known:
         raise ValueError(
-            "noise='quasi' needs its dispersion in a stream, as that of a fit of some rows: give "
+            f"noise={noise.word!r} needs its dispersion in a stream, as that of a fit of some rows: give "
             "bayesnmf.Quasi(dispersion=fit.dispersion().excess), or noise='nb1'"
         )
     return noise
@@ -312,9 +310,8 @@ def check_assignable(counts: Any, components: Any, noise: Any) -> None:
         raise ValueError("assign needs counts: found zeros only; give samples that have some")
     if counts.row_exposure is not None or counts.feature_exposure is not None:
         raise ValueError("assign knows no exposures of rows or features: multiply the catalogue by them instead")
-    by = getattr(noise, "by", None)
-    if noise.word == "quasi" or by is not None:
-        what = "'quasi'" if by is None else f"a dispersion for each {by}"
+    if noise.by is not None or not noise.with_supports:
+        what = repr(noise.word) if noise.by is None else f"a dispersion for each {noise.by}"
         raise ValueError(f"assign needs noise 'poisson', 'nb1' or 'nb2' with one dispersion: found {what}")
     if (lost := (counts.feature_totals > 0) & ~components.any(axis=0)).any():
         name = counts.feature_names[lost.argmax()]

@@ -23,19 +23,12 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.dispersed import LEAST, DispersedCounts
+from bayesnmf.data.dispersed import DispersedCounts
 from bayesnmf.kernels.cpu.clusters import sums_of_entries
 from bayesnmf.kernels.cpu.underflow import Spread
-from bayesnmf.priors.noise import NegativeBinomial
+from bayesnmf.noise.abilities import Dispersed
+from bayesnmf.noise.negative_binomial import exposure_of
 from bayesnmf.types import Array
-
-SMALL = 1e-4  # dispersions below which log(1 + s) / s and its derivatives are series
-
-
-def exposure_of(dispersion: Any) -> Any:
-    """Return e = log(1 + s) / s."""
-    s = np.maximum(dispersion, LEAST)
-    return np.where(s < SMALL, 1 - s / 2 + s * s / 3, np.log1p(s) / s)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,7 +36,7 @@ class ClusteredCounts(DispersedCounts):
     """Counts that cluster, with the exposure of their clusters."""
 
     @classmethod
-    def of(cls, plain: Counts, noise: NegativeBinomial, learned: bool, given_totals: bool) -> ClusteredCounts:
+    def of(cls, plain: Counts, noise: Dispersed, learned: bool, given_totals: bool) -> ClusteredCounts:
         """Return counts with this noise."""
         given = plain.row_exposure, plain.feature_exposure
         if not given_totals:

@@ -119,7 +119,7 @@ def is_several(x: Any) -> bool:
 
 def is_of_matrices(noise: Any, counts: Any) -> bool:
     """Return whether a noise is that of each of several matrices, by its words or by those of the counts."""
-    return isinstance(noise, Mapping) or getattr(noise, "by", None) == "matrix" or hasattr(counts, "matrices")
+    return isinstance(noise, Mapping) or noise.by == "matrix" or hasattr(counts, "matrices")
 
 
 def check_unmasked(x: Any, name: str) -> None:

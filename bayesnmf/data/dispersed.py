@@ -11,11 +11,11 @@ import numpy as np
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.wrapped import WrappedCounts
-from bayesnmf.priors.noise import NegativeBinomial
+from bayesnmf.noise.abilities import Dispersed
+from bayesnmf.noise.negative_binomial import LEAST, NegativeBinomial
 from bayesnmf.types import Array
 
 CENTRE, WIDTH = np.log(0.3), 2.0  # of the normal prior of the logarithm of a dispersion
-LEAST = 1e-10  # dispersion; that of Poisson counts is 0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -26,7 +26,7 @@ class DispersedCounts(WrappedCounts):
     ----------
     plain : Counts
         The same counts without noise, with their own exposures.
-    noise : NegativeBinomial
+    noise : Dispersed
         Noise with a known dispersion.
     learned : bool
         Whether the dispersion changes with a fit.
@@ -35,13 +35,13 @@ class DispersedCounts(WrappedCounts):
     """
 
     plain: Any = None
-    noise: NegativeBinomial = field(default_factory=NegativeBinomial)
+    noise: Dispersed = field(default_factory=NegativeBinomial)
     learned: bool = False
     given_totals: bool = False
 
     @classmethod
     @abstractmethod
-    def of(cls, plain: Counts, noise: NegativeBinomial, learned: bool, given_totals: bool) -> Self:
+    def of(cls, plain: Counts, noise: Dispersed, learned: bool, given_totals: bool) -> Self:
         """Return counts with this noise."""
 
     @property

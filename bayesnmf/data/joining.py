@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,9 @@ from bayesnmf.data.labels import is_missing, listed
 from bayesnmf.data.mask import GroupMask, Mask, as_pattern
 from bayesnmf.data.several import Matrices, SeveralCounts
 from bayesnmf.data.suspicions import warn_of_data
-from bayesnmf.priors.checks import check_noise
-from bayesnmf.priors.noise import POISSON, FeatureGroups, NegativeBinomial, Noise
+from bayesnmf.noise.abilities import Dispersed, Noise
+from bayesnmf.noise.poisson import POISSON
+from bayesnmf.noise.words import check_noise
 from bayesnmf.types import Array
 
 
@@ -89,12 +89,8 @@ def noise_of_matrices(noise: Any, counts: Counts) -> Noise:
         found = _combined(
             {check_choice(name, "noise", told.names): check_noise(one) for name, one in noise.items()}, told
         )
-    elif isinstance(noise, NegativeBinomial) and (noise.by == "matrix" or not (noise.by or noise.known)):
-        given = np.full(len(told.names), np.nan) if noise.dispersion is None else np.asarray(noise.dispersion)
-        given = given if noise.known or noise.groups is None else noise.groups.given
-        if len(given) != len(told.names):
-            raise ValueError(f"dispersion must have a number for each of {told.names}: found {shown(noise.dispersion)}")
-        found = replace(noise, by="matrix", groups=FeatureGroups(told.codes, given))
+    else:
+        found = noise.of_matrices(told.codes, told.names)
     if told.weighted and found != POISSON:
         raise ValueError(
             "weights need noise='poisson', since counts that count more often have another dispersion: found "
@@ -124,18 +120,13 @@ def _combined(noises: Mapping[str, Noise], told: Matrices) -> Noise:
     kinds = {each.word: each for each in every if each != POISSON}
     if not kinds:
         return POISSON
-    if len(kinds) > 1 or "quasi" in kinds:
+    ((_, kind), *others) = kinds.items()
+    if others or not isinstance(kind, Dispersed):
         raise ValueError(
             f"noise of several matrices must be one of 'nb1' and 'nb2', beside 'poisson', as one likelihood holds all: "
             f"found {', '.join(map(repr, kinds))}; give one, or noise='quasi' for all of them"
         )
-    given = [getattr(each, "dispersion", 0.0) for each in every]
-    if any(getattr(each, "by", None) for each in every):
-        raise ValueError("noise of a matrix must have one dispersion: found those of rows or features; give a number")
-    ((_, kind),) = kinds.items()
-    dispersions = np.array([np.nan if each is None else float(each) for each in given])
-    known = None if np.isnan(dispersions).any() else dispersions
-    return NegativeBinomial(kind.variance, known, "matrix", FeatureGroups(told.codes, dispersions))  # type: ignore[union-attr]
+    return kind.combined(every, told.codes)
 
 
 def joined(parts: Mapping[str, Counts], weights: Any = None) -> SeveralCounts:

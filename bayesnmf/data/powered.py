@@ -18,7 +18,7 @@ from bayesnmf.data.dispersed import DispersedCounts
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.data.uniformised import UniformisedCounts
 from bayesnmf.data.wrapped import WrappedCounts
-from bayesnmf.priors.noise import NegativeBinomial, Noise, Quasi
+from bayesnmf.noise.abilities import Dispersed, Noise
 from bayesnmf.priors.specification import uniformises
 
 
@@ -71,11 +71,9 @@ def working_counts(
     With `given_totals` the model takes the totals of rows as given; a dispersion that is `learned` is a start. The
     prior of the components says whether features may have exposures of their own.
     """
-    if isinstance(noise, NegativeBinomial):
-        kind: type[DispersedCounts] = ClusteredCounts if noise.variance == "linear" else RatedCounts
+    if isinstance(noise, Dispersed):
+        kind: type[DispersedCounts] = RatedCounts if noise.has_entry_rates else ClusteredCounts
         if components is not None and uniformises(noise, components):
             kind = UniformisedCounts
         return kind.of(counts, noise, learned, given_totals)
-    if not isinstance(noise, Quasi) or noise.power == 1:
-        return counts
-    return PoweredCounts.of(counts, noise.power)
+    return counts if noise.power == 1 else PoweredCounts.of(counts, noise.power)

@@ -22,7 +22,7 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.dispersed import DispersedCounts
 from bayesnmf.data.mask import Mask
 from bayesnmf.kernels.cpu.clusters import cluster_sums
-from bayesnmf.priors.noise import NegativeBinomial
+from bayesnmf.noise.abilities import Dispersed
 from bayesnmf.types import Array
 
 
@@ -76,7 +76,7 @@ class RatedCounts(DispersedCounts):
     ceilings: Array | None = None
 
     @classmethod
-    def of(cls, plain: Counts, noise: NegativeBinomial, learned: bool, given_totals: bool) -> Self:
+    def of(cls, plain: Counts, noise: Dispersed, learned: bool, given_totals: bool) -> Self:
         """Return counts with this noise, without rates."""
         names, given = (plain.row_names, plain.feature_names), (plain.row_exposure, plain.feature_exposure)
         more: Any = {"plain": plain, "noise": noise, "learned": learned, "given_totals": given_totals}

@@ -17,9 +17,10 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.checks import check_has_formula
 from bayesnmf.data.covariates.priors import with_covariates
 from bayesnmf.data.covariates.reading import read_given
-from bayesnmf.data.drawing import drawn_counts, drawn_given_totals
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.joining import joined, noise_for, sizes_of
+from bayesnmf.noise.abilities import Distributed, Noise
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.priors import Priors, matrix
 from bayesnmf.priors.checks import (
     check_exposures,
@@ -27,7 +28,6 @@ from bayesnmf.priors.checks import (
     check_proper_components,
     check_proper_loadings,
 )
-from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.pair import replace_sides, with_defaults
 from bayesnmf.priors.specification import MODELS, SPARSE, check_model
 from bayesnmf.priors.values import separate_scale
@@ -182,7 +182,7 @@ def simulate(
     check_size(8 * rank * (n + m), LARGEST_DENSE, f"loadings and components of rank {rank}", "lower rank")
     check_instance(given := Priors() if priors is None else priors, Priors, "priors")
     exposed = with_exposures(_empty_counts(n, sizes), row_exposure, feature_exposure)
-    check_noise_of_draws(noise := noise_for(noise, exposed), (n, m), MODELS[model].given_totals)
+    law = check_noise_of_draws(noise_for(noise, exposed), (n, m), MODELS[model].given_totals)
     row_totals = check_totals(totals, n, MODELS[model].given_totals, given.loadings is None, MEAN_TOTAL)
     of_rows = read_given(formula, covariates, None, exposed)
     filled = _filled(_with_own(given, model, exposed, rank, row_totals), of_rows, rank, effects, rng)
@@ -192,10 +192,10 @@ def simulate(
     components: Any = filled.components.broadcast((rank, m)).draw(rng)  # type: ignore[union-attr]
     means = exposed.exposed_loadings(matrix(value)) @ exposed.exposed_components(components)
     exposed, factors, means = _with_factors(exposed, batch, means, MODELS[model].given_totals, rng)
-    drawn = _drawn(noise, means, row_totals if MODELS[model].given_totals else None, rng)
+    drawn = _drawn(law, means, row_totals if MODELS[model].given_totals else None, rng)
     counts = exposed.with_matrix(csr_array(drawn.astype(np.float64)))
     loadings, scale = separate_scale(value)
-    return Simulation(counts, loadings, components, scale, model, filled, noise, factors)
+    return Simulation(counts, loadings, components, scale, model, filled, law, factors)
 
 
 def _with_own(given: Priors, model: str, exposed: Counts, rank: int, totals: Array) -> Priors:
@@ -235,12 +235,12 @@ def _with_factors(
     return found, factors, means * factors[found.batch.codes]
 
 
-def _drawn(noise: Noise, means: Array, totals: Array | None, rng: np.random.Generator) -> Array:
+def _drawn(noise: Distributed, means: Array, totals: Array | None, rng: np.random.Generator) -> Array:
     """Draw counts with given means, or with given totals and shares that are proportional to the means."""
     if totals is not None:
-        return drawn_given_totals(noise, totals.astype(np.int64), means / means.sum(axis=1, keepdims=True), rng)
+        return noise.draw_given_totals(totals.astype(np.int64), means / means.sum(axis=1, keepdims=True), rng)
     check_drawable(means, "lower totals, or give priors with smaller means")
-    return drawn_counts(noise, means, rng)
+    return noise.draw(means, rng)
 
 
 def _check_drawable_priors(model: str, priors: Priors, size: tuple[int, int], rank: int) -> None:

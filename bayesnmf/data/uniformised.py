@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.data.clustered import ClusteredCounts, exposure_of
+from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import Mask
-from bayesnmf.priors.noise import NegativeBinomial
+from bayesnmf.noise.abilities import Dispersed
+from bayesnmf.noise.negative_binomial import exposure_of
 from bayesnmf.types import Array
 
 
@@ -59,7 +60,7 @@ class UniformisedCounts(ClusteredCounts):
     """Counts that cluster, of which features miss shares in place of having exposures."""
 
     @classmethod
-    def of(cls, plain: Counts, noise: NegativeBinomial, learned: bool, given_totals: bool) -> UniformisedCounts:
+    def of(cls, plain: Counts, noise: Dispersed, learned: bool, given_totals: bool) -> UniformisedCounts:
         """Return counts with this noise, which is that of features."""
         names, given = (plain.row_names, plain.feature_names), (plain.row_exposure, plain.feature_exposure)
         shares = 1.0 - exposure_of(np.asarray(noise.of_lines(noise.dispersion), np.float64))

@@ -33,10 +33,11 @@ from bayesnmf.inference.checkpoints.checks import (
 from bayesnmf.inference.checkpoints.keeper import Keeper
 from bayesnmf.inference.checkpoints.slots import keeping
 from bayesnmf.inference.status import INTERRUPTED
+from bayesnmf.noise.abilities import Noise
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import Gibbs, Options
 from bayesnmf.options.checkpoint import Checkpoint
 from bayesnmf.places import check_folder
-from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.results.record import FitRecord
 from bayesnmf.writing import remove, take_lock, write_text
 

@@ -35,6 +35,8 @@ from bayesnmf.fitting.keeping import keeps_moments, size_kept, size_written
 from bayesnmf.fitting.known import NOTHING, Beforehand, with_known_components, with_seeds
 from bayesnmf.inference.starts.states import means_of_rank_one
 from bayesnmf.inference.status import NOT_A_NUMBER, NOT_FINITE, Status
+from bayesnmf.noise.abilities import Noise
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import METHODS
 from bayesnmf.options.checks import check_mask_served
 from bayesnmf.priors import Priors
@@ -47,7 +49,6 @@ from bayesnmf.priors.checks import (
     check_proper_loadings,
     check_unseen,
 )
-from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.pair import with_defaults
 from bayesnmf.priors.specification import EVEN, Shapes
 from bayesnmf.results.record import FitRecord

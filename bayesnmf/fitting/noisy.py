@@ -19,8 +19,10 @@ from bayesnmf.fitting.closed_form import fit_closed_form
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.inference.status import BROKEN
+from bayesnmf.noise.abilities import Dispersed, Noise
+from bayesnmf.noise.poisson import POISSON
+from bayesnmf.noise.quasi import Quasi
 from bayesnmf.options import MAP, METHODS, VI, Options
-from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise, Quasi
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_has_dispersion
 from bayesnmf.results.dispersion import overall_dispersion
@@ -38,7 +40,7 @@ def run_with_noise(job: Job) -> FitRecord:
         if first is not None and first.status.reason in BROKEN:
             return first
         noise, options = _begun(job, first)
-    learned = isinstance(noise, NegativeBinomial) and not job.noise.known
+    learned = isinstance(noise, Dispersed) and not job.noise.known
     counts = _working_counts(job, noise, learned)
     found = METHODS[job.method].run(replace(job, counts=counts, options=options, noise=noise))
     said = {name: first.diagnostics[name] for name in RESTARTED if first and name in first.diagnostics}
@@ -52,7 +54,7 @@ def _first_fit(job: Job) -> FitRecord | None:
     plain, options = replace(job, noise=POISSON), job.options
     if isinstance(options, MAP | VI):
         return fit_closed_form(plain)
-    if not isinstance(job.noise, NegativeBinomial):
+    if job.noise.from_first_fit:
         return closed_form_fit(plain)
     if METHODS[job.method].resampled:  # which draws it from its prior
         return None
@@ -65,10 +67,10 @@ def _begun(job: Job, first: FitRecord | None) -> tuple[Noise, Any]:
     """Return a noise whose dispersion is that around a first fit, or where learning begins, and options to go on."""
     noise, options = job.noise, job.options
     begins = getattr(options, "start", None) in ("fit", None) or isinstance(options, MAP | VI)
-    if first is not None and begins and (isinstance(noise, NegativeBinomial) or isinstance(options, MAP | VI)):
+    if first is not None and begins and (isinstance(noise, Dispersed) or isinstance(options, MAP | VI)):
         restarts = {"restarts": 1} if hasattr(options, "restarts") else {}
         options = with_own_start(replace(options, start=first, **restarts), job.counts)
-    if isinstance(noise, NegativeBinomial):
+    if isinstance(noise, Dispersed):
         if first is not None and first.noise.known and first.noise != POISSON:
             return first.noise, options
         return with_first_dispersion(noise, job.counts.shape), options
@@ -78,7 +80,7 @@ def _begun(job: Job, first: FitRecord | None) -> tuple[Noise, Any]:
     return Quasi(max(ratio - 1.0, 0.0)), options
 
 
-def with_first_dispersion(noise: Any, size: tuple[int, int]) -> NegativeBinomial:
+def with_first_dispersion(noise: Any, size: tuple[int, int]) -> Noise:
     """Return the noise with the dispersion that learning begins with, for counts of this size."""
     if noise.by is None:
         first: Any = FIRST
@@ -86,7 +88,7 @@ def with_first_dispersion(noise: Any, size: tuple[int, int]) -> NegativeBinomial
         first = np.where(noise.held, noise.groups.given, FIRST)
     else:
         first = np.full(size[0 if noise.by == "row" else 1], FIRST)
-    found: NegativeBinomial = noise.with_dispersion(first)
+    found: Noise = noise.with_dispersion(first)
     return found
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.dispersed import DispersedCounts
-from bayesnmf.data.probabilities import dispersions_of_entries
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.specification import PARAMETER
@@ -39,7 +38,7 @@ def program_arguments(counts: Counts, rank: int, priors: Priors, dense: bool | N
     n, m = counts.shape
     noise: dict[str, Any] = {}
     if isinstance(counts, DispersedCounts):
-        noise = {"dispersion": dispersions_of_entries(counts.noise), "variance": counts.noise.variance}
+        noise = counts.noise.of_program()
         counts = counts.plain
     dense = n * m <= DENSE_ENTRIES if dense is None else dense
     exposed: dict[str, Any] = {name: getattr(counts, name) for name in ("row_exposure", "feature_exposure")}

@@ -27,9 +27,10 @@ from bayesnmf.inference.ascent.coordinate_ascent import Ascent
 from bayesnmf.inference.sampling.nuts import run_nuts, unconstrain
 from bayesnmf.inference.sampling.svi import run_svi
 from bayesnmf.inference.status import INTERRUPTED, Status
+from bayesnmf.noise.abilities import Distributed, distribution_of
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import VI
 from bayesnmf.priors import Priors, matrix
-from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.values import attach_scale, separate_scale
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
@@ -67,11 +68,11 @@ def fit_nuts(job: Job) -> FitRecord:
         "mean_steps": float(run.statistics["num_steps"].mean()),
         "mean_acceptance": float(run.statistics["accept_prob"].mean()),
     }
-    log_joint = log_joints(doubles.counts, priors, loadings, components, doubles.noise)
+    log_joint = log_joints(doubles.counts, priors, loadings, components, distribution_of(doubles.noise))
     return fit_of_draws(job, [loadings, components], log_joint, statistics, run.interrupted, run.statistics)
 
 
-def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array, noise: Noise = POISSON) -> Array:
+def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array, noise: Distributed = POISSON) -> Array:
     """Return the log joint of every draw, (chains, draws), without the Jacobians of the sampler's space."""
     counts = counts.plain if isinstance(counts, DispersedCounts) else counts
     prior: Any = priors.loadings

@@ -32,8 +32,8 @@ from bayesnmf.inference.sampling.gibbs import sweep
 from bayesnmf.inference.sampling.marginal_gibbs import factors_of
 from bayesnmf.inference.sides import allocate, objective
 from bayesnmf.inference.status import Status
+from bayesnmf.noise.abilities import Dispersed, Noise
 from bayesnmf.priors.checks import check_exposures
-from bayesnmf.priors.noise import NegativeBinomial, Noise
 from bayesnmf.priors.pair import replace_sides
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.priors.values import separate_scale, stack_values
@@ -139,7 +139,7 @@ def _opened(counts: Any, entries: tuple[Any, Any], labels: tuple[Any, Any], dtyp
 def noise_of_new_rows(fit: FitRecord, data: Counts) -> Noise:
     """Return the noise of new rows: that of the fit, with the median of rows where each has its own dispersion."""
     noise = fit.noise
-    if not isinstance(noise, NegativeBinomial) or noise.by != "row":
+    if not isinstance(noise, Dispersed) or noise.by != "row":
         return noise
     return noise.with_dispersion(np.full(data.shape[0], float(np.median(noise.dispersion))))
 

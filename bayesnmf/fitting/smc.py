@@ -20,7 +20,7 @@ from bayesnmf.inference.tempering.clusters import tempered_target
 from bayesnmf.inference.tempering.combining import agree, log_of_mean, spread_of
 from bayesnmf.inference.tempering.running import tempered_runs
 from bayesnmf.inference.tempering.target import Target
-from bayesnmf.priors.noise import DISPERSION
+from bayesnmf.noise.abilities import DISPERSION
 from bayesnmf.priors.values import stack_values
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array

@@ -15,8 +15,8 @@ from bayesnmf.data.powered import working_counts
 from bayesnmf.fitting.noisy import with_first_dispersion
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.problem import Problem, State
+from bayesnmf.noise.abilities import Noise
 from bayesnmf.priors import Priors
-from bayesnmf.priors.noise import Noise
 from bayesnmf.priors.specification import MODELS
 
 

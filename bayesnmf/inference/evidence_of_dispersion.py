@@ -23,13 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.data.clustered import SMALL, ClusteredCounts, exposure_of
-from bayesnmf.data.dispersed import CENTRE, LEAST, WIDTH
+from bayesnmf.data.clustered import ClusteredCounts
+from bayesnmf.data.dispersed import CENTRE, WIDTH
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import Entries, by_blocks, in_row_blocks
 from bayesnmf.inference.sides import spread_at
 from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_entries
+from bayesnmf.noise.negative_binomial import LEAST, SMALL, exposure_of
 from bayesnmf.types import Array
 
 LARGEST = 1e6  # dispersion

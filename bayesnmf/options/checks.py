@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from bayesnmf.checks import check_choice, check_count, check_flag, check_nonnegative, check_positive, make_plain, shown
+from bayesnmf.noise.abilities import Dispersed, Noise
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options.algorithms import ALGORITHMS, OF_METHODS, SCHEDULES, algorithms_of
 from bayesnmf.priors import Priors
-from bayesnmf.priors.checks import GAMMA_COMPONENTS, check_has_part, check_negative_binomial, check_tempered
-from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise, Quasi
+from bayesnmf.priors.checks import GAMMA_COMPONENTS, check_dispersed, check_has_part, check_tempered
 
 TO_TOTALS, OF_BATCHES = "as others are scaled to the totals of rows", "as others receive counts of missing entries"
 STARTS = ("svd", "descent", "random", "random_descent")
@@ -215,12 +216,12 @@ def served_options(options: Any, noise: Noise, method: str, counts: Any) -> Any:
                 "noise='poisson', since counts of missing entries are drawn beside the others; use method='vi'"
             )
         return replace(options, algorithm="allocations")
-    if isinstance(noise, NegativeBinomial) and noise.variance == "quadratic":
+    if noise.has_entry_rates:
         return _options_with_rates(options, noise)
-    return replace(options, algorithm="marginal") if isinstance(noise, Quasi) else options
+    return options if noise.whole else replace(options, algorithm="marginal")
 
 
-def _options_with_rates(options: Any, noise: NegativeBinomial) -> Any:
+def _options_with_rates(options: Any, noise: Noise) -> Any:
     """Return options that allocate counts where loadings are proportions, which receive counts beside their own."""
     if options.priors.loadings.support == "positive":
         return options
@@ -246,13 +247,13 @@ def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) ->
         *first, last = sorted(methods, key="gibbs".__eq__)
         listed = " or ".join(filter(None, [", ".join(map(repr, first)), repr(last)]))
         raise ValueError(f"{what} needs method={listed}: found {method!r}, which draws or scores Poisson counts")
-    if getattr(noise, "by", None) == "matrix" and noise.groups is None:  # type: ignore[union-attr]
+    if noise.by == "matrix" and noise.groups is None:
         raise ValueError("dispersion='matrix' needs counts of several matrices in bayesnmf.fit; leave it out elsewhere")
     if method == "smc":
         check_tempered(options.priors, what, counts)
     if getattr(options, "device", "cpu") != "cpu":
         raise ValueError(f"{what} needs device='cpu': found {options.device!r}; leave device out")
-    if method == "gibbs" and isinstance(noise, Quasi):
+    if method == "gibbs" and not noise.whole:
         _check_without_allocations(options, what)
     elif getattr(options, "collapsed", False):
         raise ValueError(
@@ -261,8 +262,8 @@ def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) ->
     elif getattr(options, "algorithm", None) is not None and options.algorithm not in able:
         listed = " or ".join(repr(each) for each in able if method in ALGORITHMS[each].methods)
         raise ValueError(f"{what} needs algorithm={listed}: found {options.algorithm!r}; leave algorithm out")
-    if isinstance(noise, NegativeBinomial):
-        check_negative_binomial(options, noise, what, counts)
+    if isinstance(noise, Dispersed):
+        check_dispersed(options, noise, what, counts)
 
 
 def _check_without_allocations(options: Any, what: str) -> None:

@@ -15,12 +15,12 @@ from typing import Any, Literal, cast
 
 from bayesnmf.checks import nearest
 from bayesnmf.needs import needed_for
+from bayesnmf.noise.abilities import Noise
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.checks import check_options
 from bayesnmf.options.closed_form import BLD, MAP, VI
 from bayesnmf.options.sampled import NUTS, SMC, SVI, Gibbs
 from bayesnmf.priors import Priors
-from bayesnmf.priors.noise import NegativeBinomial, Noise
 from bayesnmf.priors.specification import EVEN, PARAMETER, SPARSE, Shapes, on_simplex, uniformises
 
 Options = MAP | VI | BLD | Gibbs | NUTS | SMC | SVI
@@ -247,7 +247,7 @@ def allows_regression(noise: Noise, priors: Priors) -> bool:
     """Return whether coordinate descent is right for this noise: it scales rows of proportions to their counts."""
     loadings: Any = priors.loadings
     able = noise.word in ALGORITHMS["scd"].noises
-    proportions = isinstance(noise, NegativeBinomial) and loadings.support != "positive"
+    proportions = not noise.of_poisson and loadings.support != "positive"
     return able and not proportions and not uniformises(noise, priors.components)
 
 

@@ -11,9 +11,9 @@ from bayesnmf.assessment.matching import Match
 from bayesnmf.assessment.predictive_checks import PredictiveChecks, predictive_checks
 from bayesnmf.data.several import is_weighted
 from bayesnmf.fitting.fitted import Fit
+from bayesnmf.noise.abilities import Distributed
 from bayesnmf.pages.words import NO_DISTRIBUTION, OF_ALL, ON_DISK
 from bayesnmf.plots.style import colours_of_leading, leading
-from bayesnmf.priors.noise import Quasi
 from bayesnmf.results.cautions import excess_of_noise
 from bayesnmf.results.intervals import for_intervals
 from bayesnmf.results.kept import kept_with_fit
@@ -78,6 +78,6 @@ def _why_unchecked(fit: Fit) -> str:
     """Return why there are no predictive checks, or how to make them; "" if there can be some."""
     if not fit.counts.rows_held:
         return ON_DISK
-    if isinstance(fit.noise, Quasi):
+    if not isinstance(fit.noise, Distributed):
         return NO_DISTRIBUTION
     return OF_ALL if fit.is_of_matrix or is_weighted(fit.counts) else ""

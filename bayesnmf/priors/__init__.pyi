@@ -2,12 +2,12 @@
 
 from bayesnmf.data.batches import Batch as Batch
 from bayesnmf.data.seeds import Seeds as Seeds
+from bayesnmf.noise.negative_binomial import NegativeBinomial as NegativeBinomial
+from bayesnmf.noise.quasi import Quasi as Quasi
 from bayesnmf.priors.dirichlet import Dirichlet as Dirichlet
 from bayesnmf.priors.distribution import Distribution as Distribution
 from bayesnmf.priors.gamma import Gamma as Gamma
 from bayesnmf.priors.hierarchical_gamma import HierarchicalGamma as HierarchicalGamma
-from bayesnmf.priors.noise import NegativeBinomial as NegativeBinomial
-from bayesnmf.priors.noise import Quasi as Quasi
 from bayesnmf.priors.pair import Priors as Priors
 from bayesnmf.priors.scaled_dirichlet import ScaledDirichlet as ScaledDirichlet
 from bayesnmf.priors.values import ScaledProportions as ScaledProportions

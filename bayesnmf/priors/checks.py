@@ -6,17 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.checks import as_numbers, check_choice, shown
+from bayesnmf.checks import as_numbers, shown
+from bayesnmf.noise.abilities import Dispersed, Noise
 from bayesnmf.priors.abilities import OPTIONAL
 from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.families import names_of
-from bayesnmf.priors.noise import NOISES, NegativeBinomial, Noise
 from bayesnmf.priors.specification import MODELS, PARAMETER, on_simplex, uniformises
 
-OTHER_NOISES = dict.fromkeys(
-    ("negative_binomial", "negativebinomial", "negbin", "nb", "neg_binomial"),
-    "'nb1', with a variance of (1 + s) times the mean, or 'nb2', mean + α mean²",
-) | dict.fromkeys(("quasi_poisson", "quasipoisson", "overdispersed"), "'quasi'")
 GAMMA_COMPONENTS = "bayesnmf.Priors(components=bayesnmf.Gamma(0.3, 0.3))"
 MOST_RATES = 100_000_000
 
@@ -34,18 +30,9 @@ def check_has_part(prior: Any, side: str, part: str, what: str, cure: str) -> No
         )
 
 
-def check_noise(noise: Any) -> Noise:
-    """Return a noise, which may be given by its word."""
-    if isinstance(noise, Noise):
-        return noise
-    if not isinstance(noise, str):
-        raise TypeError(f"noise must be a word, as 'nb1', or bayesnmf.NegativeBinomial(...): found {shown(noise)}")
-    return NOISES[check_choice(noise, "noise", NOISES, OTHER_NOISES)]
-
-
 def check_length_of_dispersion(noise: Noise, size: tuple[int, int]) -> None:
     """Refuse dispersions that are not one for each row, or feature, of (n, m) counts."""
-    if not isinstance(noise, NegativeBinomial) or noise.by in (None, "matrix") or not noise.known:
+    if not isinstance(noise, Dispersed) or noise.by in (None, "matrix") or not noise.known:
         return
     length = size[0 if noise.by == "row" else 1]
     if len(noise.dispersion) != length:
@@ -224,8 +211,8 @@ def check_one_prior_for_all_rows(prior: Any) -> None:
             )
 
 
-def check_negative_binomial(options: Any, noise: NegativeBinomial, what: str, counts: Any) -> None:
-    """Refuse counts and priors that have no negative binomial likelihood in closed form, and dispersions of others."""
+def check_dispersed(options: Any, noise: Dispersed, what: str, counts: Any) -> None:
+    """Refuse counts and priors that have no likelihood in closed form with a dispersion, and dispersions of others."""
     if not counts.is_integer:
         raise ValueError(f"{what} needs whole-number counts: round them, or use noise='quasi'")
     if getattr(options, "algorithm", None) in ("scd", "ccd") and options.priors.loadings.support != "positive":
@@ -235,7 +222,7 @@ def check_negative_binomial(options: Any, noise: NegativeBinomial, what: str, co
             f"{what} needs bayesnmf.SVI(bound='marginal'), since counts of components are not Poisson given it"
         )
     simplex = options.priors.loadings.support == "simplex"
-    if noise.variance == "quadratic":
+    if noise.has_entry_rates:
         _check_quadratic(options, simplex, what, counts)
     if simplex:
         _check_given_totals(options, noise, what, counts)
@@ -275,7 +262,7 @@ def check_tempered(priors: Any, what: str, counts: Any) -> None:
         raise ValueError(f"{what} with method='smc' needs all entries: found missing ones; use method='gibbs'")
 
 
-def _check_given_totals(options: Any, noise: NegativeBinomial, what: str, counts: Any) -> None:
+def _check_given_totals(options: Any, noise: Noise, what: str, counts: Any) -> None:
     """Refuse what has no Dirichlet-multinomial form, or no program of it."""
     if hasattr(options, "dtype") and not hasattr(options, "algorithm"):
         raise ValueError(

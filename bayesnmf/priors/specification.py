@@ -30,11 +30,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from bayesnmf.checks import check_choice, check_given_once, check_is_no_rank, is_rank
+from bayesnmf.noise.abilities import Noise
 from bayesnmf.priors.dirichlet import Dirichlet
 from bayesnmf.priors.distribution import Distribution, Support
 from bayesnmf.priors.gamma import Gamma
 from bayesnmf.priors.hierarchical_gamma import HierarchicalGamma
-from bayesnmf.priors.noise import NegativeBinomial, Noise
 from bayesnmf.priors.scaled_dirichlet import ScaledDirichlet
 from bayesnmf.types import Array
 
@@ -173,8 +173,7 @@ def _prior_sum(components: Distribution, exposure: Array) -> float:
 
 def uniformises(noise: Noise, components: Any) -> bool:
     """Return whether clusters of features have exposures of their own, and components lie on the simplex."""
-    linear = isinstance(noise, NegativeBinomial) and noise.variance == "linear" and noise.by_feature
-    return linear and on_simplex(components)
+    return noise.in_clusters and noise.by_feature and on_simplex(components)
 
 
 def on_simplex(components: Any) -> bool:

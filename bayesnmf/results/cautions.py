@@ -14,11 +14,14 @@ from bayesnmf.data.joining import noise_for
 from bayesnmf.data.several import is_weighted
 from bayesnmf.inference.starts.exchanging import find_idle
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning, FitWarning
+from bayesnmf.noise.abilities import Noise
+from bayesnmf.noise.poisson import POISSON
+from bayesnmf.noise.quasi import Quasi
+from bayesnmf.noise.words import NOISES
 from bayesnmf.options import MAP, METHODS
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.options.checks import served_options
 from bayesnmf.options.methods import regression_fault
-from bayesnmf.priors.noise import NOISES, POISSON, NegativeBinomial, Noise, Quasi
 from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.priors.values import component_sums
@@ -49,7 +52,7 @@ def cure_of(result: FitRecord) -> str:
     by_kkt = hasattr(options, "kkt_tol")
     if by_kkt and result.status.iterations < options.max_iter:  # at rest, but not at an optimum
         counts = result.counts
-        plain = counts.mask is not None or counts.batch is not None or isinstance(result.noise, NegativeBinomial)
+        plain = counts.mask is not None or counts.batch is not None or not result.noise.of_poisson
         return cure_of_mode(options, plain)
     if getattr(options, "draws", None) == "auto":
         return _cure_of_chains(result.status.reason)

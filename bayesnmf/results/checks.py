@@ -13,8 +13,8 @@ from bayesnmf.data.labels import Order, in_order, is_missing
 from bayesnmf.data.several import check_unweighted
 from bayesnmf.data.simulation import Simulation
 from bayesnmf.data.suspicions import warn_of_data
+from bayesnmf.noise.abilities import distribution_of
 from bayesnmf.options import METHODS
-from bayesnmf.priors.noise import Quasi
 from bayesnmf.results.record import FitRecord
 
 
@@ -103,13 +103,9 @@ def check_has_batches(fit: FitRecord) -> Any:
 
 
 def check_distribution(fit: FitRecord, what: str) -> None:
-    """Refuse what needs a distribution of the counts for a fit with quasi-Poisson noise, which is none."""
+    """Refuse what needs a distribution of the counts for a fit with a noise that is none."""
     check_unweighted(fit.counts, what)
-    if isinstance(fit.noise, Quasi):
-        raise ValueError(
-            f"{what} need a distribution of the counts, which noise={fit.noise.word!r} is not: fit with "
-            "noise='nb1', or 'poisson', for it"
-        )
+    distribution_of(fit.noise, what)
 
 
 def check_no_scale_beside_missing(fit: FitRecord, what: str) -> None:

@@ -8,15 +8,15 @@ from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
+from scipy.special import gammaln
 
 import bayesnmf
 from bayesnmf.checks import check_count, check_flag, check_keywords, check_names, check_positive, check_size
 from bayesnmf.data.checks import check_complete
-from bayesnmf.data.probabilities import LogProbabilities
 from bayesnmf.data.several import coordinates_of
+from bayesnmf.noise.abilities import Noise, distribution_of
 from bayesnmf.options import METHODS
 from bayesnmf.priors.log_linear import EFFECTS, SHAPES
-from bayesnmf.priors.noise import Noise
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_distribution, check_fit
 from bayesnmf.results.draws import (
@@ -244,7 +244,7 @@ def _posterior_group(fit: FitRecord, values: Draws, features: Array | None) -> x
         group["batch_factors"] = (("chain", "draw", "batch", "feature"), values.factors)
     dispersions = drawn_dispersions(fit, (values.chains, values.draws), features)
     if dispersions is not None:
-        group[DISPERSION] = (("chain", "draw", *filter(None, [getattr(fit.noise, "by", None)])), dispersions)
+        group[DISPERSION] = (("chain", "draw", *filter(None, [fit.noise.by])), dispersions)
     group |= variables_of_effects(fit, (values.chains, values.draws))
     if fit.estimate.kind == "mean field" and fit.estimate.components is None:
         group["components"] += ({"point_estimate": 1},)
@@ -323,10 +323,10 @@ def _noises(fit: FitRecord, values: Draws) -> Callable[[tuple[int, int]], Noise]
 
 def _log_likelihood_group(fit: FitRecord, values: Draws, features: Array | None) -> xr.Dataset:
     counts = take_features(fit.counts.matrix, features).toarray().astype(np.float64)
-    logs = LogProbabilities(fit.noise.of_features(features), counts)
+    constant = gammaln(counts + 1)
     out, noise_at = np.empty((values.chains, values.draws, *counts.shape)), _noises(fit, values)
     for at, means in _entries(fit, values, features):
-        out[at] = logs.under(noise_at(at).of_features(features)).at(means)
+        out[at] = distribution_of(noise_at(at)).of_features(features).log_pmf(counts, means, log_factorials=constant)
     group = xr.Dataset({"counts": (("chain", "draw", "row", "feature"), out)})
     return group.assign_attrs(note=GIVEN_TOTALS) if MODELS[fit.model].given_totals else group
 

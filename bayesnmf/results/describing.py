@@ -11,7 +11,6 @@ from bayesnmf.data.covariates.coding import Coding
 from bayesnmf.data.labels import listed
 from bayesnmf.data.several import coordinates_of
 from bayesnmf.options import METHODS
-from bayesnmf.priors.noise import NegativeBinomial, Quasi
 from bayesnmf.priors.pair import favoured, free_components
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.cautions import caution_of_rounding, cautions_of_model
@@ -46,24 +45,9 @@ def _is_in_doubt(fit: FitRecord) -> bool:
 
 def noise_in_words(fit: FitRecord) -> str:
     """Return the noise of a fit, after a comma; "" for Poisson noise."""
-    if isinstance(fit.noise, NegativeBinomial):
-        return f", negative binomial noise: {in_words(fit.noise, fit)}"
-    if not isinstance(fit.noise, Quasi):
-        return ""
-    ratio = 1 + (fit.noise.dispersion or 0)
-    return f", quasi-Poisson noise: {'no more than Poisson' if ratio == 1 else f'variance {ratio:.3g} × mean'}"
-
-
-def in_words(noise: NegativeBinomial, fit: FitRecord) -> str:
-    """Return the variance of negative binomial noise."""
-    if noise.by is None:
-        s = float(noise.dispersion)
-        return f"variance {1 + s:.3g} × mean" if noise.variance == "linear" else f"variance mean + {s:.3g} × mean²"
-    what = "variance (1 + s) × mean, s" if noise.variance == "linear" else "variance mean + α × mean², α"
-    if (told := coordinates_of(fit.counts)) is not None and noise.by == "matrix":
-        return f"{what} {', '.join(f'{s:.2g} of {name}' for name, s in zip(told[0], noise.dispersion, strict=True))}"
-    low, high = np.quantile(noise.dispersion, (0.05, 0.95))
-    return f"{what} {low:.2g} to {high:.2g} by {noise.by}"
+    several = coordinates_of(fit.counts)
+    found = fit.noise.in_words(None if several is None else several[0])
+    return f", {found}" if found else ""
 
 
 def missing_in_words(fit: FitRecord) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import repeat
 
 from bayesnmf.checks import check_available, check_count, check_size
-from bayesnmf.priors.noise import NegativeBinomial, Noise
+from bayesnmf.noise.abilities import Dispersed, Noise
 from bayesnmf.results.estimates import Draws, evenly_spaced, take_features
 from bayesnmf.results.record import DISPERSION, FitRecord
 from bayesnmf.types import Array
@@ -78,7 +78,7 @@ def restrict_rows[F: FitRecord](fit: F, rows: Array | None) -> F:
 
 def _statistics_of_rows(fit: FitRecord, rows: Array) -> dict[str, Array] | None:
     """Return the statistics of draws, with the dispersions of some rows if each row has its own."""
-    if fit.statistics is None or DISPERSION not in fit.statistics or getattr(fit.noise, "by", None) != "row":
+    if fit.statistics is None or DISPERSION not in fit.statistics or fit.noise.by != "row":
         return fit.statistics
     return {**fit.statistics, DISPERSION: fit.statistics[DISPERSION][:, :, rows]}
 
@@ -92,7 +92,7 @@ def drawn_dispersions(fit: FitRecord, number: tuple[int, int], features: Array |
     if drawn is None:
         return None
     chosen = drawn[: number[0], evenly_spaced(number[1], drawn.shape[1])]
-    return take_features(chosen, features) if getattr(fit.noise, "by", None) == "feature" else chosen
+    return take_features(chosen, features) if fit.noise.by == "feature" else chosen
 
 
 def _dispersions_of_kept(fit: FitRecord) -> Array | None:
@@ -107,7 +107,7 @@ def _dispersions_of_kept(fit: FitRecord) -> Array | None:
 def noises_of_draws(fit: FitRecord, number: tuple[int, int]) -> Callable[[tuple[int, int]], Noise]:
     """Return what returns the noise at a draw of as many chains and draws as `Draws.take` returns."""
     drawn, noise = drawn_dispersions(fit, number, None), fit.noise
-    if drawn is None or not isinstance(noise, NegativeBinomial):
+    if drawn is None or not isinstance(noise, Dispersed):
         return lambda at: noise
     return lambda at: noise.with_dispersion(drawn[at])
 
@@ -115,7 +115,7 @@ def noises_of_draws(fit: FitRecord, number: tuple[int, int]) -> Callable[[tuple[
 def iterate_noises(fit: FitRecord, draws: int) -> Iterator[Noise]:
     """Yield the noise at each of the draws that the estimate of a fit iterates over."""
     drawn, noise = _dispersions_of_kept(fit), fit.noise
-    if drawn is None or not isinstance(noise, NegativeBinomial):
+    if drawn is None or not isinstance(noise, Dispersed):
         return repeat(noise)
     return (noise.with_dispersion(drawn[at]) for at in fit.estimate.places(draws))  # type: ignore[union-attr]
 

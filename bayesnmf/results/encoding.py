@@ -26,10 +26,12 @@ from scipy.sparse import csc_array
 import bayesnmf
 from bayesnmf.data.several import SeveralCounts
 from bayesnmf.inference.status import Status
+from bayesnmf.noise.abilities import FeatureGroups
+from bayesnmf.noise.poisson import POISSON
+from bayesnmf.noise.words import KINDS
 from bayesnmf.options import METHODS, Options, Start
 from bayesnmf.priors import Gamma, Priors, ScaledProportions
 from bayesnmf.priors.families import FAMILIES
-from bayesnmf.priors.noise import KINDS, POISSON, FeatureGroups
 from bayesnmf.results.batches import FittedBatches
 from bayesnmf.results.estimates import Draws, Estimate, Intervals, Point, VariationalPosterior
 from bayesnmf.results.record import FitRecord

@@ -16,8 +16,8 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 
 from bayesnmf.inference.side_by_side import side_by_side
+from bayesnmf.noise.abilities import DISPERSION
 from bayesnmf.priors.log_linear import EFFECTS, SHAPES
-from bayesnmf.priors.noise import DISPERSION
 from bayesnmf.results.estimates import Draws
 from bayesnmf.types import Array
 

@@ -11,10 +11,11 @@ import numpy as np
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.powered import working_counts
 from bayesnmf.inference.status import Status
+from bayesnmf.noise.abilities import DISPERSION as DISPERSION
+from bayesnmf.noise.abilities import Noise
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import METHODS, Options
 from bayesnmf.priors import Priors
-from bayesnmf.priors.noise import DISPERSION as DISPERSION
-from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.priors.values import component_sums
 from bayesnmf.results.batches import FittedBatches, iterate_factors, widened

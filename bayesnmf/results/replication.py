@@ -10,8 +10,7 @@ import numpy as np
 
 from bayesnmf.checks import check_available, check_count, check_names, check_size
 from bayesnmf.data.checks import check_complete, check_drawable
-from bayesnmf.data.drawing import drawn_counts, drawn_given_totals
-from bayesnmf.priors.noise import Noise
+from bayesnmf.noise.abilities import Noise, distribution_of
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.batches import iterate_factors
 from bayesnmf.results.checks import check_distribution
@@ -92,9 +91,9 @@ def replicate(
     The noise is that of a draw, if it has a dispersion of its own, and by default that of the fit.
     """
     check_drawable(means, "fit smaller counts")
-    noise = (noise or fit.noise).of_features(features)
+    own = distribution_of(noise or fit.noise).of_features(features)
     if not MODELS[fit.model].given_totals:
-        return drawn_counts(noise, means, rng)
+        return own.draw(means, rng)
     totals = fit.counts.row_totals[:, None]
     shares = np.divide(means, totals, out=np.zeros(means.shape), where=totals > 0)
     sums = shares.sum(axis=1, keepdims=True)
@@ -103,4 +102,4 @@ def replicate(
     else:
         shares = np.hstack([shares, np.maximum(1 - sums, 0)])
     whole = np.rint(totals[:, 0]).astype(np.int64)
-    return drawn_given_totals(noise, whole, shares, rng)[:, : means.shape[1]]
+    return own.draw_given_totals(whole, shares, rng)[:, : means.shape[1]]

@@ -12,9 +12,9 @@ import numpy as np
 
 from bayesnmf.checks import check_fraction
 from bayesnmf.data.several import check_several
+from bayesnmf.noise.abilities import Noise
 from bayesnmf.options import Start
 from bayesnmf.priors import Priors
-from bayesnmf.priors.noise import NegativeBinomial, Noise
 from bayesnmf.priors.pair import replace_sides
 from bayesnmf.priors.specification import on_simplex
 from bayesnmf.priors.values import rows_to_shares
@@ -113,13 +113,12 @@ def _options(options: Any, priors: Priors) -> Any:
 
 def _noise(noise: Noise, features: Array, code: int) -> Noise:
     """Return the noise of one matrix."""
-    by_matrix = isinstance(noise, NegativeBinomial) and noise.by == "matrix"
-    return noise.of_matrix(code) if by_matrix else noise.of_features(features)  # type: ignore[union-attr]
+    return noise.of_matrix(code) if noise.by == "matrix" else noise.of_features(features)
 
 
 def _statistics(fit: FitRecord, features: Array, code: int) -> dict[str, Array] | None:
     """Return the statistics of draws, with the dispersions of one matrix or of its features if these have their own."""
-    by = getattr(fit.noise, "by", None)
+    by = fit.noise.by
     if fit.statistics is None or DISPERSION not in fit.statistics or by not in ("feature", "matrix"):
         return fit.statistics
     return {**fit.statistics, DISPERSION: fit.statistics[DISPERSION][:, :, code if by == "matrix" else features]}

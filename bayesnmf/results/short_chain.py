@@ -23,7 +23,6 @@ from bayesnmf.inference.side import Side
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.inference.status import BROKEN
 from bayesnmf.priors.abilities import OPTIONAL
-from bayesnmf.priors.noise import NegativeBinomial
 from bayesnmf.priors.pair import Priors, movable_components
 from bayesnmf.priors.specification import PARAMETER, stated_components
 from bayesnmf.priors.values import separate_scale
@@ -46,7 +45,7 @@ def fault_of_sampling(fit: FitRecord, draws: int = DRAWS, part: str = "entries")
     if fault := f"the fit is by {fit.method}" if fit.method != "vi" else fault_of_part(fit):
         return fault
     loadings: Any = fit.priors.loadings
-    if isinstance(fit.noise, NegativeBinomial) and fit.noise.variance == "quadratic" and loadings.support != "positive":
+    if fit.noise.has_entry_rates and loadings.support != "positive":
         return "its loadings are proportions, and its entries have rates; use method='gibbs'"
     return fault_of_parts(fit.counts, fit.priors, fit.rank, draws, part)
 

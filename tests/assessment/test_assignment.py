@@ -22,8 +22,8 @@ from bayesnmf.inference.sampling.presence import Drawn, draw_chain, judge, quant
 from bayesnmf.kernels.cpu.presence_draws import draw_presence, judge_presence, refit_presence
 from bayesnmf.kernels.cpu.supports import LINEAR, POISSON, QUADRATIC, Model
 from bayesnmf.kernels.cpu.threads import even_bounds
-from bayesnmf.priors.noise import POISSON as POISSON_NOISE
-from bayesnmf.priors.noise import NegativeBinomial
+from bayesnmf.noise.negative_binomial import NegativeBinomial
+from bayesnmf.noise.poisson import POISSON as POISSON_NOISE
 from bayesnmf.results import storage
 
 RNG = np.random.default_rng(0)

@@ -20,7 +20,7 @@ from bayesnmf.assessment.refit_statistics import Refitted
 from bayesnmf.assessment.replicates import replicate_of
 from bayesnmf.assessment.scoring import MIXED, background, pit_coverage, score
 from bayesnmf.data.mask import Mask, as_pattern
-from bayesnmf.priors.noise import POISSON
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.studies.comparison import measures
 from bayesnmf.studies.comparison.running import Settings
 from bayesnmf.studies.stability.predicting import probabilities_of

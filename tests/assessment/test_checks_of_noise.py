@@ -14,7 +14,7 @@ from bayesnmf.assessment import bounds
 from bayesnmf.assessment.leave_one_out import loo
 from bayesnmf.assessment.predictive_statistics import measure
 from bayesnmf.assessment.refit_statistics import Refitted
-from bayesnmf.priors.noise import POISSON
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.cautions import cure_of
 from bayesnmf.studies.comparison import measures

@@ -6,10 +6,9 @@ from scipy.stats import betabinom, dirichlet_multinomial, multinomial, nbinom, p
 
 import bayesnmf
 from bayesnmf import Gamma, NegativeBinomial, Priors, Quasi
-from bayesnmf.data.drawing import drawn_counts, drawn_given_totals
 from bayesnmf.data.missing import with_missing
-from bayesnmf.data.probabilities import LogProbabilities, log_likelihood, share_of_zeros, sum_of_squares
-from bayesnmf.priors.noise import POISSON
+from bayesnmf.data.probabilities import log_likelihood
+from bayesnmf.noise.poisson import POISSON
 
 RNG = np.random.default_rng(0)
 N, M = 7, 5
@@ -38,29 +37,29 @@ def law(noise, means=MEANS):
 @every_noise
 def test_log_probabilities_are_those_of_the_negative_binomial(noise, rng):
     for counts in (rng.poisson(MEANS), rng.poisson(50 * MEANS), np.zeros((N, M))):
-        found = LogProbabilities(noise, counts.astype(float)).at(np.stack([MEANS, 2 * MEANS]))
+        found = noise.log_pmf(counts.astype(float), np.stack([MEANS, 2 * MEANS]))
         wanted = [law(noise, means).logpmf(counts) for means in (MEANS, 2 * MEANS)]
         np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-8)
         i, j = np.array([0, 3, 3, 6]), np.array([4, 1, 0, 2])
-        some = LogProbabilities(noise, counts[i, j].astype(float), (i, j)).at(MEANS[None, i, j])
+        some = noise.log_pmf(counts[i, j].astype(float), MEANS[None, i, j], (i, j))
         np.testing.assert_allclose(some, found[:1, i, j], rtol=1e-12)
 
 
 def test_counts_without_means_are_impossible():
     for noise in (POISSON, NegativeBinomial(dispersion=1), NegativeBinomial("quadratic", dispersion=1)):
-        found = LogProbabilities(noise, np.array([[0.0, 3.0]])).at(np.zeros((1, 2)))
+        found = noise.log_pmf(np.array([[0.0, 3.0]]), np.zeros((1, 2)))
         np.testing.assert_array_equal(found, [[0, -np.inf]])
 
 
 @pytest.mark.parametrize("variance", ["linear", "quadratic"])
 def test_no_dispersion_is_poisson(variance, rng):
     noise, counts = NegativeBinomial(variance, dispersion=0), rng.poisson(MEANS).astype(float)
-    np.testing.assert_allclose(LogProbabilities(noise, counts).at(MEANS), poisson.logpmf(counts, MEANS), rtol=1e-7)
-    wanted = [LogProbabilities(POISSON, counts).at(MEANS).sum(), np.exp(-MEANS).sum(), (MEANS + MEANS**2).sum()]
+    np.testing.assert_allclose(noise.log_pmf(counts, MEANS), poisson.logpmf(counts, MEANS), rtol=1e-7)
+    wanted = [POISSON.log_pmf(counts, MEANS).sum(), np.exp(-MEANS).sum(), (MEANS + MEANS**2).sum()]
     data = bayesnmf.as_counts(counts)
     for each in (POISSON, noise):
         found = log_likelihood(each, data, LOADINGS, COMPONENTS, given_totals=False)
-        more = share_of_zeros(each, MEANS).sum(), sum_of_squares(each, LOADINGS, COMPONENTS)
+        more = each.zeros(MEANS).sum(), each.sum_of_squares(LOADINGS, COMPONENTS)
         np.testing.assert_allclose([found, *more], wanted, rtol=1e-7)
 
 
@@ -93,15 +92,15 @@ def test_log_likelihoods_given_totals_are_those_of_the_dirichlet_multinomial(s, 
 
 @every_noise
 def test_zeros_and_squares_are_those_of_the_negative_binomial(noise):
-    np.testing.assert_allclose(share_of_zeros(noise, MEANS), law(noise).pmf(0), rtol=1e-5)
+    np.testing.assert_allclose(noise.zeros(MEANS), law(noise).pmf(0), rtol=1e-5)
     mean, variance = law(noise).stats()
-    assert sum_of_squares(noise, LOADINGS, COMPONENTS) == pytest.approx((variance + mean**2).sum(), rel=1e-6)
+    assert noise.sum_of_squares(LOADINGS, COMPONENTS) == pytest.approx((variance + mean**2).sum(), rel=1e-6)
 
 
 @every_noise
 def test_draws_have_mean_variance_and_zeros_of_the_negative_binomial(noise, rng):
     number = 10_000
-    drawn = np.array([drawn_counts(noise, MEANS, rng) for _ in range(number)])
+    drawn = np.array([noise.draw(MEANS, rng) for _ in range(number)])
     mean, variance = law(noise).stats()
     zeros = law(noise).pmf(0)
     assert np.abs((drawn.mean(axis=0) - mean) / np.sqrt(variance / number)).max() < 4.5
@@ -113,7 +112,7 @@ def test_draws_have_mean_variance_and_zeros_of_the_negative_binomial(noise, rng)
 def test_draws_given_totals_are_dirichlet_multinomial(rng):
     number, totals, noise = 10_000, np.array([40, 3, 0]), NegativeBinomial(dispersion=[2.0, 1000.0, 1.0], by="row")
     shares = np.array([[0.1, 0.3, 0.6], [0.25, 0.25, 0.5], [0.2, 0.2, 0.6]])
-    drawn = np.array([drawn_given_totals(noise, totals, shares, rng) for _ in range(number)])
+    drawn = np.array([noise.draw_given_totals(totals, shares, rng) for _ in range(number)])
     assert np.all(drawn.sum(axis=2) == totals)
     for i, s in ((0, 2.0), (1, 1000.0)):
         laws = betabinom(totals[i], totals[i] * shares[i] / s, totals[i] * (1 - shares[i]) / s)
@@ -175,7 +174,7 @@ def test_thinned_counts_have_the_dispersion_of_thinned_counts(rng):
     """Linear variance shrinks with the mean, quadratic variance does not."""
     means, keep = np.full((1, 40_000), 6.0), 0.3
     for noise in (NegativeBinomial(dispersion=5), NegativeBinomial("quadratic", dispersion=2)):
-        thinned = rng.binomial(drawn_counts(noise, means, rng), keep)
+        thinned = rng.binomial(noise.draw(means, rng), keep)
         wanted = law(noise.thinned(keep), np.array([keep * 6.0]))
         assert thinned.var() == pytest.approx(wanted.var()[0], rel=0.06)
         assert (thinned == 0).mean() == pytest.approx(wanted.pmf(0)[0], abs=0.015)

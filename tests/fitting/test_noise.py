@@ -13,9 +13,9 @@ import bayesnmf
 from bayesnmf import VI, Gibbs, Quasi
 from bayesnmf.assessment.bounds import state_of_fit
 from bayesnmf.inference.sides import allocate, objective
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.options.checks import served_options
-from bayesnmf.priors.noise import POISSON
 from bayesnmf.priors.specification import MODELS
 
 K = 3

@@ -15,7 +15,8 @@ from bayesnmf.fitting.problems import build_problem
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.problem import State
 from bayesnmf.inference.side import Mode
-from bayesnmf.priors.noise import POISSON, FeatureGroups
+from bayesnmf.noise.abilities import FeatureGroups
+from bayesnmf.noise.poisson import POISSON
 
 pytestmark = quietly
 K, KINDS = 2, ("nb1", "nb2")

@@ -7,7 +7,7 @@ from smallfits import COUNTS, OPTIONS, K, M, N, every_method, quietly
 import bayesnmf
 from bayesnmf import DataWarning
 from bayesnmf.data.probabilities import log_likelihood
-from bayesnmf.priors.noise import POISSON
+from bayesnmf.noise.poisson import POISSON
 
 pytestmark = [quietly, pytest.mark.filterwarnings("ignore::bayesnmf.DataWarning")]
 HALVES = {"a": COUNTS.iloc[:, :5], "b": COUNTS.iloc[:, 5:]}

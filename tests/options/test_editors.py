@@ -13,8 +13,8 @@ import pytest
 import bayesnmf
 from bayesnmf import types
 from bayesnmf.groups import GROUPS
+from bayesnmf.noise.words import NOISES
 from bayesnmf.options import METHODS
-from bayesnmf.priors.noise import NOISES
 from bayesnmf.priors.specification import MODELS
 
 USER_CODE = Path(__file__).parents[1] / "typing" / "user_code.py"

@@ -14,6 +14,7 @@ from bayesnmf.assessment.matching import Match
 from bayesnmf.assessment.predictive_checks import PredictiveChecks
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, Status
+from bayesnmf.noise.words import NOISES
 from bayesnmf.pages.checks import check_source
 from bayesnmf.pages.cloud import cloud_of
 from bayesnmf.pages.in_short import in_short, tiles
@@ -22,7 +23,6 @@ from bayesnmf.pages.of_evidence import UNTESTED, rank_in_words, unstable
 from bayesnmf.pages.of_samples import typical_rows
 from bayesnmf.pages.reading import Given, Read
 from bayesnmf.pages.words import listed
-from bayesnmf.priors.noise import NOISES
 from bayesnmf.results.cautions import excess_of_noise
 from bayesnmf.results.checks import Groups
 from bayesnmf.results.intervals import MANY, for_intervals

@@ -15,7 +15,7 @@ from bayesnmf.fitting.chains import fit_of_draws
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import Job, resolve_priors
 from bayesnmf.inference.status import ConvergenceWarning
-from bayesnmf.priors.noise import POISSON
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.results.cautions import cautions_of, mixing_of
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.mixing import JUDGED_ROWS, judged_parts, mixing, r_hat_and_ess

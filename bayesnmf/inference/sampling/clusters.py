@@ -28,8 +28,8 @@ from bayesnmf.inference.sampling.effects import EffectDraws, draw_scale_moves
 from bayesnmf.inference.sides import Where, spread_at
 from bayesnmf.kernels.cpu.clusters import cluster_sums, drawn_clusters
 from bayesnmf.kernels.cpu.likelihood import entry_rates
+from bayesnmf.noise.abilities import DISPERSION
 from bayesnmf.priors import Distribution
-from bayesnmf.priors.noise import DISPERSION
 from bayesnmf.priors.values import separate_scale
 from bayesnmf.types import Array
 

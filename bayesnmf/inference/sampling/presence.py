@@ -24,7 +24,7 @@ from bayesnmf.inference.ascent.course import next_slot
 from bayesnmf.inference.sampling.extra_components import draw_extra
 from bayesnmf.kernels.cpu.presence_draws import draw_presence, judge_presence, refit_presence
 from bayesnmf.kernels.cpu.supports import LINEAR, POISSON, QUADRATIC, Model
-from bayesnmf.priors.noise import NegativeBinomial, Noise
+from bayesnmf.noise.abilities import Dispersed, Noise
 from bayesnmf.types import Array
 
 EXPECTED = 5.0  # components of a row, before the counts are seen
@@ -182,7 +182,7 @@ class Setting:
         self.counts, self.noise, self.known = counts, noise, known
         self.mean = min(EXPECTED / rank, 0.5)
         self.centre = np.array([np.log(self.mean / (1 - self.mean)), np.log(WEIGHT)])
-        given = noise.dispersion if isinstance(noise, NegativeBinomial) else 0.0
+        given = noise.dispersion if isinstance(noise, Dispersed) else 0.0
         self.learned, self.dispersion = given is None, DISPERSION if given is None else float(given)
         self.missing = np.zeros((0, counts.shape[1]), bool)
         if counts.mask is not None:
@@ -199,8 +199,7 @@ class Setting:
 
     def _noise_at(self, dispersion: float, heat: float) -> tuple[int, float, float]:
         """Return variance, dispersion and the factor of the mean."""
-        linear = not isinstance(self.noise, NegativeBinomial) or self.noise.variance == "linear"
-        if not linear:
+        if self.noise.has_entry_rates:
             return QUADRATIC, max(dispersion, heat, 1e-6), 0.0
         s = max(dispersion, heat * max(self.counts.total / np.prod(self.counts.shape), 1.0))
         if s < 1e-6 or (dispersion == 0.0 and heat < COLD):
@@ -266,7 +265,7 @@ class Setting:
         x, means = self.counts.dense, np.maximum(state.loadings @ state.components, 1e-290)
         seen = np.ones(x.shape, bool) if not len(self.missing) else ~self.missing
         x, means = x[seen], means[seen]
-        quadratic = isinstance(self.noise, NegativeBinomial) and self.noise.variance == "quadratic"
+        quadratic = self.noise.has_entry_rates
 
         def log_density(at: Array) -> float:
             d = np.exp(at[0])
@@ -308,7 +307,7 @@ def mean_loadings(counts: Counts, noise: Noise, components: Array, chains: list[
     for each in chains:
         for number in range(each.loadings.shape[0]):
             drawn = each.loadings[[number]].toarray().reshape(found.shape).astype(np.float64)
-            if not isinstance(noise, NegativeBinomial):
+            if noise.of_poisson:
                 drawn *= (1.0 + totals) / np.maximum((drawn * rates).sum(axis=1, keepdims=True), 1e-290)
             found += drawn
             draws += 1

@@ -28,8 +28,9 @@ from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.inference import alignment
 from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.inference.tempering.combining import IN_TWENTY
+from bayesnmf.noise.abilities import distribution_of
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import METHODS
-from bayesnmf.priors.noise import POISSON
 from bayesnmf.priors.specification import MODELS, on_simplex
 from bayesnmf.priors.values import component_sums
 from bayesnmf.results.cautions import cautions_of, mixing_of, with_label
@@ -62,7 +63,7 @@ def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None,
     frequencies = background(train)
     row: dict[str, Any] = {"seconds": fitted.seconds}
     means, totals = fitted.mean_factors, MODELS[fitted.model].given_totals
-    row["loglik"] = log_likelihood(fitted.noise, train, *means, totals)
+    row["loglik"] = log_likelihood(distribution_of(fitted.noise), train, *means, totals)
     if METHODS[fitted.method].posterior == "mean field":
         marginal = elbo_marginal(fitted, seed=seed)
         row.update(elbo_augmented=elbo_augmented(fitted), elbo_marginal=marginal.mean, elbo_marginal_se=marginal.se)

@@ -14,8 +14,8 @@ from bayesnmf.cards import CAUTION, Card, Shown
 from bayesnmf.data.splitting import Split
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.needs import needed_for
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import METHODS, methods_with
-from bayesnmf.priors.noise import POISSON
 from bayesnmf.results.draws import chains_and_draws, draws_size
 from bayesnmf.results.resampling import is_resampled
 from bayesnmf.results.thinning import STORED_BYTES, components_table, draws_within, loadings_table, thin_fit

@@ -8,10 +8,11 @@ from typing import Any
 from bayesnmf.checks import check_choice, check_count, check_fraction, shown
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import rows_aside
+from bayesnmf.noise.abilities import Distributed, Noise
+from bayesnmf.noise.poisson import POISSON
+from bayesnmf.noise.words import check_noise
 from bayesnmf.options import METHODS
 from bayesnmf.options.algorithms import ALGORITHMS
-from bayesnmf.priors.checks import check_noise
-from bayesnmf.priors.noise import POISSON, Noise, Quasi
 from bayesnmf.studies.selection.masks import FOLDS
 from bayesnmf.studies.selection.record import UNIT, word_of
 from bayesnmf.studies.stability.checks import check_has_objective
@@ -60,8 +61,10 @@ def check_noises(criterion: str, noise: Any) -> list[Noise]:
         raise ValueError("noise must name at least one noise: found none; leave noise out for Poisson counts")
     if len({word_of(each) for each in noises}) < len(noises):
         raise ValueError("noises with arrays of dispersions have one name in the table: compare them one after another")
-    if any(isinstance(each, Quasi) for each in noises):
-        raise ValueError("noise='quasi' is no distribution of counts, so that nothing scores it; use 'nb1' or 'nb2'")
+    if lost := [each for each in noises if not isinstance(each, Distributed)]:
+        raise ValueError(
+            f"noise={lost[0].word!r} is no distribution of counts, so that nothing scores it; use 'nb1' or 'nb2'"
+        )
     others = [word_of(each) for each in noises if each != POISSON]
     if criterion == "stability" and len(noises) > 1:
         raise ValueError(

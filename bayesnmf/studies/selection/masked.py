@@ -19,12 +19,11 @@ from scipy.sparse import csr_array
 
 from bayesnmf.assessment.scoring import ratio_of_sums
 from bayesnmf.data.mask import Mask
-from bayesnmf.data.probabilities import log_probabilities, variances
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.many import uninterrupted
 from bayesnmf.kernels.cpu.pearson import pearson_sums
-from bayesnmf.priors.noise import Noise
+from bayesnmf.noise.abilities import Noise, distribution_of
 from bayesnmf.results.dispersion import LOW
 from bayesnmf.studies.selection.held_out import best_of, pooled, with_fits
 from bayesnmf.studies.selection.masks import make_masks, tiles
@@ -79,11 +78,10 @@ def score_masked(fitted: Fit, plan: SelectionPlan, mask: Mask) -> Scored:
     for rows, features, counts, hidden in tiles(mask, plan.counts):
         factors = loadings[rows], components[:, features]
         means = np.maximum(factors[0] @ factors[1], np.finfo(np.float64).tiny)
-        log_p = log_probabilities(fitted.noise, counts, means, rows, features)
-        logs[rows] += np.where(hidden, log_p, 0).sum(axis=1)
+        own = distribution_of(fitted.noise).of_rows(rows).of_features(features)
+        logs[rows] += np.where(hidden, own.log_pmf(counts, means), 0).sum(axis=1)
         counted[rows] += np.where(hidden, counts, 0).sum(axis=1)
-        own = fitted.noise.of_rows(rows).of_features(features)
-        given = csr_array(counts), *factors, LOW, (~hidden).__getitem__, partial(variances, own)
+        given = csr_array(counts), *factors, LOW, (~hidden).__getitem__, lambda mean, _, own=own: own.variances(mean)
         sums, _ = pearson_sums(*given, by_column=False)
         squares += sums[:, [0, 2]].sum(axis=0)
     return Scored(logs, counted, float(squares[0]), float(squares[1]), fitted.status.converged)

@@ -13,8 +13,9 @@ from bayesnmf.data.covariates.reading import Covariates
 from bayesnmf.data.seeds import Seeds
 from bayesnmf.fitting.job import ProgressReport, resolve_priors
 from bayesnmf.fitting.known import Beforehand
+from bayesnmf.noise.abilities import Noise
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import Options
-from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.studies.selection.record import Candidate
 
 

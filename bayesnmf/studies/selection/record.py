@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bayesnmf.assessment.predictive_checks import PredictiveChecks
-from bayesnmf.priors.noise import NOISES, POISSON, Noise
+from bayesnmf.noise.abilities import Noise
+from bayesnmf.noise.poisson import POISSON
+from bayesnmf.noise.words import NOISES
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:

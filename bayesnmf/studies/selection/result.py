@@ -8,7 +8,8 @@ import numpy as np
 
 from bayesnmf.cards import Card, Shown
 from bayesnmf.inference.tempering.combining import WIDEST_SPREAD
-from bayesnmf.priors.noise import NOISES, POISSON
+from bayesnmf.noise.poisson import POISSON
+from bayesnmf.noise.words import NOISES
 from bayesnmf.studies.selection.cautions import cautions_of
 from bayesnmf.studies.selection.record import CLOSE, COMES_BACK, SCORED, SelectionRecord, word_of
 from bayesnmf.text import plus_minus

@@ -12,9 +12,9 @@ from bayesnmf.data.checks import same_counts
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fitted import Fit
+from bayesnmf.noise.abilities import Noise
 from bayesnmf.options import METHODS
 from bayesnmf.priors.checks import same_prior
-from bayesnmf.priors.noise import Noise
 from bayesnmf.results.checks import check_distribution, check_fit
 
 STARTS = ("random", "random_descent", "fit", "map", "vi")  # those that depend on the seed

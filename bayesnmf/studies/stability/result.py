@@ -11,8 +11,9 @@ from bayesnmf.cards import Card, Shown
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.fitting.many import number_of_jobs
+from bayesnmf.noise.abilities import Noise
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import Options
-from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.pair import free_components, movable_components
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.record import FitRecord

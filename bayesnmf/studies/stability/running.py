@@ -15,10 +15,11 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.fitting.known import with_given_names
 from bayesnmf.fitting.many import fit_side_by_side, uninterrupted
+from bayesnmf.noise.abilities import Noise
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, place_within
 from bayesnmf.options.methods import varied_start
-from bayesnmf.priors.noise import POISSON, Noise, Quasi
 from bayesnmf.studies.stability.checks import check_varied_start
 
 MOST_STARTS = 100_000
@@ -108,7 +109,7 @@ def with_one_power(runs: Runs, tick: ProgressReport) -> Runs:
 
     Its dispersion is that of a fit from the counts, which avoids poor modes.
     """
-    if not isinstance(runs.noise, Quasi) or runs.noise.known:
+    if runs.noise.known or not runs.noise.from_first_fit:
         return runs
     options: Any = runs.options
     first = runs.fit(tick, options=replace(options, start=None), checkpoint=place_within(runs.checkpoint, "dispersion"))

@@ -1,0 +1,238 @@
+"""What a noise can do, as classes: what needs an ability asks for it, and never which noise it is.
+
+A noise is held by a fit beside its priors. Its means are those of the counts, with all exposures.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from bayesnmf.kernels.cpu.dispersed_draws import Noise as CompiledNoise
+from bayesnmf.noise.checks import check_is_distribution
+from bayesnmf.types import Array
+
+ENTRIES = 2**18  # entries at a time
+WHOSE = ("row", "feature", "matrix")
+DISPERSION = "dispersion"  # name of drawn ones among what is drawn beside both sides
+
+
+class FeatureGroups(NamedTuple):
+    """Which features share a dispersion, as those of one of several matrices do.
+
+    Attributes
+    ----------
+    codes : ndarray (m,)
+        Number of the dispersion of each feature.
+    given : ndarray (dispersions,)
+        Dispersions that are given, NaN where they are learned.
+    """
+
+    codes: Any
+    given: Any
+
+
+class Noise(ABC):
+    """How counts are distributed around their expected values.
+
+    Attributes
+    ----------
+    word : str
+        Short name.
+    by : str or None
+        Whose the dispersions are, "row", "feature" or "matrix"; None if all entries have the same noise.
+    groups : FeatureGroups or None
+        Which features are of which matrix.
+    of_poisson : bool
+        Whether the likelihood is that of Poisson counts, or a power of it.
+    whole : bool
+        Whether routines for Poisson counts are given whole numbers of counts.
+    in_clusters : bool
+        Whether counts come in clusters, whose numbers are Poisson.
+    has_entry_rates : bool
+        Whether counts are Poisson given a rate of each entry.
+    combines : bool
+        Whether several matrices may each have a noise of this class, or Poisson noise.
+    with_supports : bool
+        Whether the kernels that draw which components are present know it (`bayesnmf.assign`).
+    from_first_fit : bool
+        Whether an unknown dispersion is that around a Poisson fit, and stays as it is.
+    """
+
+    word: ClassVar[str]
+    of_poisson: ClassVar[bool] = False
+    whole: ClassVar[bool] = True
+    combines: ClassVar[bool] = False
+    with_supports: ClassVar[bool] = False
+    from_first_fit: ClassVar[bool] = False
+    by: Any = None
+    groups: FeatureGroups | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether nothing of the noise is learned."""
+        return True
+
+    @property
+    def power(self) -> float:
+        """Power to which the Poisson likelihood is raised."""
+        return 1.0
+
+    @property
+    def in_clusters(self) -> bool:
+        """Whether counts come in clusters."""
+        return False
+
+    @property
+    def has_entry_rates(self) -> bool:
+        """Whether entries have rates."""
+        return False
+
+    @property
+    def by_feature(self) -> bool:
+        """Whether features may have different dispersions."""
+        return self.by in ("feature", "matrix")
+
+    def of_rows(self, index: Any) -> Self:
+        """Return the noise of some rows."""
+        return self
+
+    def of_features(self, index: Any) -> Self:
+        """Return the noise of some features, of all if `index` is None."""
+        return self
+
+    def of_matrix(self, code: int) -> Noise:
+        """Return the noise of one of several matrices."""
+        return self
+
+    def of_matrices(self, codes: Array, names: tuple[str, ...]) -> Noise:
+        """Return the noise of several matrices, whose features have these codes (m,), from one for all of them."""
+        return self
+
+    @abstractmethod
+    def thinned(self, keep: float) -> Noise:
+        """Return the noise of counts of which every single one is kept with this probability."""
+
+    @abstractmethod
+    def in_words(self, matrices: Any = None) -> str:
+        """Return what `print` says of it, with the names of several matrices; "" if there is nothing to say."""
+
+
+class Distributed(Noise):
+    """A noise that is a distribution of counts around means."""
+
+    @property
+    def given_totals(self) -> bool:
+        """Whether counts can be drawn given the totals of rows."""
+        return False
+
+    @abstractmethod
+    def log_pmf(self, counts: Array, means: Array, places: Any = None, log_factorials: Any = None) -> Array:
+        """Return log p of each count given its mean, in nats.
+
+        Parameters
+        ----------
+        counts : ndarray of shape (n, m) or (entries,)
+            Counts of a matrix, or of the entries at some places of it.
+        means : ndarray of shape (…, n, m) or (…, entries)
+        places : tuple of ndarray, optional
+            Rows and features of these entries.
+        log_factorials : ndarray, optional
+            log x! of the counts, where it is at hand.
+        """
+
+    @abstractmethod
+    def variances(self, means: Array) -> Array:
+        """Return the variances of counts with these means (n, m)."""
+
+    @abstractmethod
+    def zeros(self, means: Array) -> Array:
+        """Return the probability of a count of 0 at each of the means (n, m)."""
+
+    @abstractmethod
+    def draw(self, means: Array, rng: np.random.Generator) -> Array:
+        """Draw a count for each of the means (n, m)."""
+
+    def draw_given_totals(self, totals: Array, shares: Array, rng: np.random.Generator) -> Array:
+        """Draw counts (n, m) given whole totals (n,) of rows, whose expected shares (n, m) sum to at most 1."""
+        raise AssertionError(f"given_totals says that {self.word} noise cannot do this")
+
+    def example(self) -> Distributed:
+        """Return a noise of this kind of which all is known, for messages."""
+        return self
+
+    @abstractmethod
+    def compiled(self, size: tuple[int, int]) -> CompiledNoise:
+        """Return the noise as compiled draws of a matrix of (n, m) counts take it."""
+
+    def log_likelihood(self, counts: Any, loadings: Array, components: Array, given_totals: bool) -> float:
+        """Return log p(X | loadings @ components) of the observed entries of counts in memory, in nats.
+
+        Given the totals of rows, it is log p(X | totals) + log Poisson(totals | sums of the means), for means on any
+        scale of the rows: so it is that of Poisson counts if the noise is. Here, entry by entry.
+        """
+        (n, m), found = counts.shape, 0.0
+        for first in range(0, n, step := max(ENTRIES // m, 1)):
+            rows = slice(first, first + step)
+            part, mean = counts.matrix[rows].toarray().astype(np.float64), loadings[rows] @ components
+            logs = self.of_rows(rows).log_pmf(part, mean)
+            found += float(
+                logs.sum() if counts.mask is None else logs[~counts.mask.rows(rows).hidden(slice(None))].sum()
+            )
+        return found
+
+    @abstractmethod
+    def sum_of_squares(self, loadings: Array, components: Array) -> float:
+        """Return the sum of the expected squares of counts with means loadings @ components, in O((n + m) K²)."""
+
+
+def distribution_of(noise: Noise, what: str = "probabilities of counts") -> Distributed:
+    """Return a noise that is a distribution of counts; refuse another."""
+    check_is_distribution(isinstance(noise, Distributed), noise, what)
+    found: Any = noise
+    return found
+
+
+class Dispersed(Distributed):
+    """A distribution of counts with a dispersion, which may be learned.
+
+    Attributes
+    ----------
+    dispersion : float, ndarray or None
+        None if it is learned.
+    """
+
+    dispersion: Any
+
+    @property
+    def known(self) -> bool:
+        """Whether the dispersion is known."""
+        return self.dispersion is not None
+
+    @property
+    @abstractmethod
+    def held(self) -> Any:
+        """Which of the dispersions are given where others are learned, (dispersions,) or (1,)."""
+
+    @abstractmethod
+    def with_dispersion(self, dispersion: Any) -> Self:
+        """Return the noise with another dispersion."""
+
+    @abstractmethod
+    def of_lines(self, dispersions: Any) -> Any:
+        """Return dispersions as those of rows, of features or of all entries: those of matrices as their features'."""
+
+    @property
+    @abstractmethod
+    def entry_dispersions(self) -> Array:
+        """Dispersions for the entries of a matrix, (n, 1), (1, m) or (1, 1)."""
+
+    @abstractmethod
+    def of_program(self) -> dict[str, Any]:
+        """Return the arguments that say it to the NumPyro program of a model."""
+
+    @abstractmethod
+    def combined(self, every: list[Noise], codes: Array) -> Noise:
+        """Return the noise of several matrices from that of each, of this class or Poisson; features have codes."""

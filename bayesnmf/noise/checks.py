@@ -1,0 +1,35 @@
+"""Checks of noises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bayesnmf.checks import shown
+
+
+def check_is_distribution(able: bool, noise: Any, what: str) -> None:
+    """Refuse a noise that is no distribution of counts."""
+    if not able:
+        raise ValueError(
+            f"{what} need a distribution of the counts, which noise={noise.word!r} is not: fit with noise='nb1', or "
+            "'poisson', for it"
+        )
+
+
+def check_is_word(noise: Any) -> str:
+    """Return the word of a noise; refuse what is none."""
+    if not isinstance(noise, str):
+        raise TypeError(f"noise must be a word, as 'nb1', or bayesnmf.NegativeBinomial(...): found {shown(noise)}")
+    return noise
+
+
+def check_number_of_dispersions(given: Any, names: tuple[str, ...], dispersion: Any) -> None:
+    """Refuse dispersions that are not one for each of several matrices."""
+    if len(given) != len(names):
+        raise ValueError(f"dispersion must have a number for each of {names}: found {shown(dispersion)}")
+
+
+def check_one_dispersion(noises: list[Any]) -> None:
+    """Refuse noises of several matrices of which one has dispersions of rows or features."""
+    if any(each.by for each in noises):
+        raise ValueError("noise of a matrix must have one dispersion: found those of rows or features; give a number")

@@ -1,0 +1,314 @@
+"""Negative binomial noise, of linear or of quadratic variance.
+
+An entry with mean λ and dispersion s or α has, with L(x, λ, s) = Σ_{t<x} log(λ + ts), the log probability
+
+    linear variance        L(x, λ, s) − x log(1 + s) − (λ / s) log(1 + s) − log x!
+    quadratic variance     x log λ + L(x, 1, α) − (x + 1 / α) log(1 + αλ) − log x!
+
+Given the totals N of rows, counts of linear variance are Dirichlet-multinomial with concentrations λ / s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from scipy.special import gammaln, xlogy
+
+from bayesnmf.checks import check_choice, check_dispersion
+from bayesnmf.kernels.cpu import dispersed_draws as kernel
+from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_entries
+from bayesnmf.kernels.cpu.likelihood import entry_rates
+from bayesnmf.noise.abilities import WHOSE, Dispersed, FeatureGroups, Noise
+from bayesnmf.noise.checks import check_number_of_dispersions, check_one_dispersion
+from bayesnmf.noise.poisson import POISSON
+from bayesnmf.types import Array
+
+LEAST = 1e-10  # dispersion; that of Poisson counts is 0
+SMALL = 1e-4  # dispersions below which log(1 + s) / s and its derivatives are series
+
+
+def exposure_of(dispersion: Any) -> Any:
+    """Return e = log(1 + s) / s, the mean number of clusters of one count."""
+    s = np.maximum(dispersion, LEAST)
+    return np.where(s < SMALL, 1 - s / 2 + s * s / 3, np.log1p(s) / s)
+
+
+@dataclass(frozen=True, eq=False)
+class NegativeBinomial(Dispersed):
+    """Negative binomial noise: counts vary more than Poisson counts of the same expected value λ.
+
+    With linear variance, λ (1 + s), counts come in clusters, as words do that are repeated once they are used; with
+    quadratic variance, λ + α λ², the rate of every entry varies by √α of itself. A dispersion that is not given is
+    learned with the fit, with a log-normal prior of median 0.3 and factor e² (half of its mass is between 0.08 and
+    1.2), so that a row or feature of few counts has one near 0.3.
+
+    Parameters
+    ----------
+    variance : {"linear", "quadratic"}
+        How the variance grows with the expected value.
+    dispersion : float, array, "row", "feature" or "matrix", optional
+        s or α, at least 0, of all entries; or words that say that each row, each feature or each of several matrices
+        has its own. By default one that is learned for all entries, or for each matrix.
+    by : {"row", "feature", "matrix"}, optional
+        Whose the dispersions of an array are.
+    groups : FeatureGroups, optional
+        Which features are of which matrix; `bayesnmf.fit` says so.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A dispersion that is no such number or word; an array without `by`.
+
+    See Also
+    --------
+    bayesnmf.fit : Its argument `noise` takes this object, or the words "nb1" (linear) and "nb2" (quadratic).
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> fit = bayesnmf.fit([[30, 0, 9], [0, 21, 14]], rank=1, seed=0, noise=bayesnmf.NegativeBinomial(dispersion=0.5))
+    >>> fit.noise
+    NegativeBinomial('linear', dispersion=0.5)
+    """
+
+    variance: Literal["linear", "quadratic"] = "linear"
+    dispersion: Any = None
+    by: Literal["row", "feature", "matrix"] | None = None
+    groups: FeatureGroups | None = None
+    combines: ClassVar[bool] = True
+    with_supports: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_choice(self.variance, "variance", ("linear", "quadratic"))
+        if self.by is not None:
+            check_choice(self.by, "by", WHOSE)
+        if isinstance(self.dispersion, str):
+            own = check_choice(self.dispersion, "dispersion", WHOSE)
+            check_choice(self.by or own, "by", (own,))
+            object.__setattr__(self, "by", own)
+            object.__setattr__(self, "dispersion", None)
+        if self.dispersion is not None:
+            object.__setattr__(self, "dispersion", check_dispersion(self.dispersion, self.by))
+        if isinstance(self.dispersion, np.ndarray):
+            kept = self.dispersion.copy()
+            kept.setflags(write=False)
+            object.__setattr__(self, "dispersion", kept)
+
+    @property
+    def word(self) -> str:  # type: ignore[override]
+        """Short name."""
+        return "nb1" if self.in_clusters else "nb2"
+
+    @property
+    def in_clusters(self) -> bool:
+        """Whether counts come in clusters."""
+        return self.variance == "linear"
+
+    @property
+    def has_entry_rates(self) -> bool:
+        """Whether entries have rates."""
+        return self.variance == "quadratic"
+
+    @property
+    def given_totals(self) -> bool:
+        """Whether counts can be drawn given the totals of rows."""
+        return self.in_clusters and not self.by_feature
+
+    @property
+    def held(self) -> Any:
+        """Which of the dispersions are given where others are learned, (dispersions,) or (1,)."""
+        return np.zeros(1, bool) if self.groups is None else ~np.isnan(self.groups.given)
+
+    @property
+    def entry_dispersions(self) -> Array:
+        """Dispersions above 0 for the entries of a matrix, (n, 1), (1, m) or (1, 1)."""
+        s = np.maximum(np.asarray(self.of_lines(self.dispersion), np.float64), LEAST)
+        return s.reshape((-1, 1) if self.by == "row" else (1, -1))
+
+    def with_dispersion(self, dispersion: Any) -> NegativeBinomial:
+        """Return the noise with another dispersion."""
+        return replace(self, dispersion=dispersion)
+
+    def example(self) -> NegativeBinomial:
+        """Return a noise of this variance with a known dispersion."""
+        return NegativeBinomial(self.variance, 0.5)
+
+    def of_lines(self, dispersions: Any) -> Any:
+        """Return dispersions as those of rows, of features or of all entries: those of matrices as their features'."""
+        return dispersions if self.groups is None else np.asarray(dispersions)[self.groups.codes]
+
+    def of_rows(self, index: Any) -> NegativeBinomial:
+        """Return the noise of some rows."""
+        if self.by != "row" or self.dispersion is None:
+            return self
+        return self.with_dispersion(np.asarray(self.dispersion)[index])
+
+    def of_features(self, index: Any) -> NegativeBinomial:
+        """Return the noise of some features, of all if `index` is None."""
+        if self.groups is not None and index is not None:
+            return replace(self, groups=self.groups._replace(codes=self.groups.codes[index]))
+        if self.by != "feature" or self.dispersion is None or index is None:
+            return self
+        return self.with_dispersion(np.asarray(self.dispersion)[index])
+
+    def of_matrix(self, code: int) -> Noise:
+        """Return the noise of one of several matrices."""
+        if self.by != "matrix":
+            return self
+        poisson = self.groups is not None and self.groups.given[code] == 0
+        return POISSON if poisson else NegativeBinomial(self.variance, float(np.asarray(self.dispersion)[code]))
+
+    def of_matrices(self, codes: Array, names: tuple[str, ...]) -> NegativeBinomial:
+        """Return the noise of several matrices, each with a dispersion of its own unless one is given for all."""
+        if self.by != "matrix" and (self.by or self.known):
+            return self
+        given = np.full(len(names), np.nan) if self.dispersion is None else np.asarray(self.dispersion)
+        given = given if self.known or self.groups is None else self.groups.given
+        check_number_of_dispersions(given, names, self.dispersion)
+        return replace(self, by="matrix", groups=FeatureGroups(codes, given))
+
+    def of_program(self) -> dict[str, Any]:
+        """Return the arguments that say it to the NumPyro program of a model."""
+        return {"dispersion": self.entry_dispersions, "variance": self.variance}
+
+    def combined(self, every: list[Noise], codes: Array) -> NegativeBinomial:
+        """Return the noise of several matrices from that of each; Poisson noise has dispersion 0."""
+        check_one_dispersion(every)
+        given = [each.dispersion if isinstance(each, Dispersed) else 0.0 for each in every]
+        dispersions = np.array([np.nan if each is None else float(each) for each in given])
+        known = None if np.isnan(dispersions).any() else dispersions
+        return NegativeBinomial(self.variance, known, "matrix", FeatureGroups(codes, dispersions))
+
+    def thinned(self, keep: float) -> NegativeBinomial:
+        """Return the noise of counts of which every single one is kept with this probability."""
+        if self.has_entry_rates or self.dispersion is None:
+            return self
+        return self.with_dispersion(keep * np.asarray(self.dispersion)[()])
+
+    def in_words(self, matrices: Any = None) -> str:
+        """Return how the variance grows."""
+        return f"negative binomial noise: {self._variance_in_words(matrices)}"
+
+    def _variance_in_words(self, matrices: Any) -> str:
+        if self.by is None:
+            s = float(self.dispersion)
+            return f"variance {1 + s:.3g} × mean" if self.in_clusters else f"variance mean + {s:.3g} × mean²"
+        what = "variance (1 + s) × mean, s" if self.in_clusters else "variance mean + α × mean², α"
+        if matrices is not None and self.by == "matrix":
+            return (
+                f"{what} {', '.join(f'{s:.2g} of {name}' for name, s in zip(matrices, self.dispersion, strict=True))}"
+            )
+        low, high = np.quantile(self.dispersion, (0.05, 0.95))
+        return f"{what} {low:.2g} to {high:.2g} by {self.by}"
+
+    def log_pmf(self, counts: Array, means: Array, places: Any = None, log_factorials: Any = None) -> Array:
+        """Return log p of each count given its mean, in nats."""
+        log_factorials = gammaln(counts + 1) if log_factorials is None else log_factorials
+        s, some = self.entry_dispersions, counts > 0
+        if places is not None:
+            s = s[tuple(place if size > 1 else 0 for place, size in zip(places, s.shape, strict=True))]
+        s = np.broadcast_to(s, counts.shape)
+        x, rates, own, found = counts[some], means[..., some], s[some], np.zeros(means.shape)
+        if self.in_clusters:
+            rising = sums_of_entries(np.broadcast_to(x, rates.shape), rates, own)[:, 0].reshape(rates.shape)
+            found[..., some] = np.where(rates > 0, rising, -np.inf) - x * np.log1p(own)
+            return np.asarray(found - means * exposure_of(s) - log_factorials)
+        found[..., some] = xlogy(x, rates) + sums_of_entries(x, np.ones_like(own), own)[:, 0]
+        return np.asarray(found - (counts + 1 / s) * np.log1p(s * means) - log_factorials)
+
+    def variances(self, means: Array) -> Array:
+        """Return λ (1 + s) or λ + α λ²."""
+        s = self.entry_dispersions
+        return np.asarray(means * (1 + s) if self.in_clusters else means * (1 + s * means))
+
+    def zeros(self, means: Array) -> Array:
+        """Return the probability of a count of 0 at each of the means (n, m)."""
+        s = self.entry_dispersions
+        return np.exp(-means * exposure_of(s) if self.in_clusters else -np.log1p(s * means) / s)
+
+    def draw(self, means: Array, rng: np.random.Generator) -> Array:
+        """Draw a count for each of the means (n, m): a rate from a Gamma distribution first."""
+        s = self.entry_dispersions
+        shapes, scales = (means / s, s) if self.in_clusters else (np.broadcast_to(1 / s, means.shape), means * s)
+        return rng.poisson(scales * rng.gamma(shapes))
+
+    def draw_given_totals(self, totals: Array, shares: Array, rng: np.random.Generator) -> Array:
+        """Draw Dirichlet-multinomial counts (n, m)."""
+        s = self.entry_dispersions
+        return rng.multinomial(totals, _drawn_shares(np.maximum(totals, 1)[:, None] * shares / s, rng))
+
+    def compiled(self, size: tuple[int, int]) -> kernel.Noise:
+        """Return the noise as compiled draws take it."""
+        (n, m), s = size, self.entry_dispersions.ravel()
+        kind = kernel.LINEAR if self.in_clusters else kernel.QUADRATIC
+        rows, features = (np.ones(n), s) if self.by_feature else (np.broadcast_to(s, (n,)).copy(), np.ones(m))
+        return kernel.Noise(kind, rows, np.array(features), self.by_feature)
+
+    def log_likelihood(self, counts: Any, loadings: Array, components: Array, given_totals: bool) -> float:
+        """Return log p(X | loadings @ components) of the observed entries, in nats."""
+        if np.any(entry_rates(counts.matrix, loadings, components) <= 0):
+            return -np.inf
+        if self.has_entry_rates:
+            return super().log_likelihood(counts, loadings, components, given_totals)
+        logs = (self._given if given_totals else self._clustered)(counts, loadings, components)
+        return logs - counts.log_factorial
+
+    def _clustered(self, counts: Any, loadings: Array, components: Array) -> float:
+        """Return ΣL − Σx log(1 + s) − Σλ e(s)."""
+        s, mask = self.entry_dispersions, counts.mask
+        rows, features = np.ones(counts.shape[0]), None
+        left, right, totals = loadings, components, counts.row_totals
+        if self.by_feature:
+            features, right, totals = s.ravel(), components * exposure_of(s), counts.feature_totals
+        else:
+            rows, left = np.broadcast_to(s.ravel(), rows.shape).copy(), loadings * exposure_of(s)
+        logs = cluster_sums(counts.matrix, loadings, components, (rows, features))[:, 0].sum()
+        exposure = left.sum(axis=0) @ right.sum(axis=1)
+        if mask is not None:
+            exposure -= mask.products_by_row(left, right.T).sum()
+        return float(logs - (totals * np.log1p(s.ravel())).sum() - exposure)
+
+    def _given(self, counts: Any, loadings: Array, components: Array) -> float:
+        """Return Σ(L − L(N, Λ, s)) + Σ(N log Λ − Λ) with sums Λ of means; dispersions are for means with sums N."""
+        totals, sums = counts.row_totals, loadings @ components.sum(axis=1)
+        s = self.entry_dispersions.ravel() * sums / np.maximum(totals, 1.0)
+        logs = cluster_sums(counts.matrix, loadings, components, (s, None))[:, 0]
+        return float((logs - sums_of_entries(totals, sums, s)[:, 0] + xlogy(totals, sums) - sums).sum())
+
+    def sum_of_squares(self, loadings: Array, components: Array) -> float:
+        """Return the sum of the expected squares of counts with means loadings @ components, in O((n + m) K²)."""
+        more, plain = 1.0 + self.entry_dispersions, (loadings, components)
+        weighted = (loadings, components * more) if self.by_feature else (loadings * more, components)
+        first, second = (weighted, plain) if self.in_clusters else (plain, weighted)
+        squares = float(np.sum((second[0].T @ loadings) * (second[1] @ components.T)))
+        return squares + float(first[0].sum(axis=0) @ first[1].sum(axis=1))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, NegativeBinomial):
+            return NotImplemented
+        same = (self.variance, self.by, self.known) == (other.variance, other.by, other.known)
+        ours, theirs = (np.zeros((2, 0)) if each is None else each for each in (self.groups, other.groups))
+        same = same and all(np.array_equal(*each, equal_nan=True) for each in zip(ours, theirs, strict=True))
+        return same and (not self.known or np.array_equal(self.dispersion, other.dispersion))
+
+    def __hash__(self) -> int:
+        return hash((self.variance, self.by))
+
+    def __repr__(self) -> str:
+        if self.dispersion is None:
+            own = "" if self.by is None else f", dispersion={self.by!r}"
+        elif self.by is None:
+            own = f", dispersion={self.dispersion!r}"
+        else:
+            own = f", dispersion=array of {len(self.dispersion):,}, by={self.by!r}"
+        return f"NegativeBinomial({self.variance!r}{own})"
+
+
+def _drawn_shares(concentrations: Array, rng: np.random.Generator) -> Array:
+    """Draw from Dirichlet distributions, from the logarithms of Gamma draws, which do not underflow."""
+    small = np.maximum(concentrations, np.finfo(np.float64).tiny)
+    logs = np.log(rng.gamma(small + 1.0)) + np.log1p(-rng.random(small.shape)) / small
+    drawn = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return np.asarray(drawn / drawn.sum(axis=1, keepdims=True))

@@ -1,0 +1,28 @@
+"""Noises by their words and by the names of their classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bayesnmf.checks import check_choice
+from bayesnmf.noise.abilities import Noise
+from bayesnmf.noise.checks import check_is_word
+from bayesnmf.noise.negative_binomial import NegativeBinomial
+from bayesnmf.noise.poisson import POISSON, Poisson
+from bayesnmf.noise.quasi import Quasi
+
+NOISES: dict[str, Noise] = {
+    noise.word: noise for noise in (POISSON, NegativeBinomial("linear"), NegativeBinomial("quadratic"), Quasi())
+}
+KINDS: dict[str, type[Noise]] = {kind.__name__: kind for kind in (Poisson, Quasi, NegativeBinomial)}
+OTHERS = dict.fromkeys(
+    ("negative_binomial", "negativebinomial", "negbin", "nb", "neg_binomial"),
+    "'nb1', with a variance of (1 + s) times the mean, or 'nb2', mean + α mean²",
+) | dict.fromkeys(("quasi_poisson", "quasipoisson", "overdispersed"), "'quasi'")
+
+
+def check_noise(noise: Any) -> Noise:
+    """Return a noise, which may be given by its word."""
+    if isinstance(noise, Noise):
+        return noise
+    return NOISES[check_choice(check_is_word(noise), "noise", NOISES, OTHERS)]
