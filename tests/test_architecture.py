@@ -97,6 +97,43 @@ def test_algorithms_do_not_ask_where_counts_lie() -> None:
     assert [name for name in NAMES if name.endswith("on_disk")] == ["inference.sampling.draws_on_disk"]
 
 
+KINDS = {
+    *("Poisson", "NegativeBinomial", "Quasi"),
+    *(f"{kind}Counts" for kind in ("Wrapped", "Powered", "Dispersed", "Clustered", "Rated", "Uniformised", "Batched")),
+}
+
+
+def asks_for_kinds(tree: ast.AST) -> list[str]:
+    """Return what a syntax tree asks of the class or the word of a noise, or of the class of counts with one."""
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call | ast.Compare | ast.MatchClass):
+            continue
+        named = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)} & KINDS
+        called = getattr(getattr(node, "func", None), "id", "") if isinstance(node, ast.Call) else ""
+        if named and (called in ("isinstance", "issubclass") or isinstance(node, ast.MatchClass)):
+            found.append(f"{node.lineno}: {ast.unparse(node)}")
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            types = any(isinstance(each, ast.Call) and getattr(each.func, "id", "") == "type" for each in sides)
+            words = any(isinstance(each, ast.Attribute) and each.attr in ("word", "variance") for each in sides)
+            texts = any(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in sides)
+            if (named and types) or (words and texts):
+                found.append(f"{node.lineno}: {ast.unparse(node)}")
+        if called in ("getattr", "hasattr") and "noise" in ast.unparse(node.args[0]):
+            found.append(f"{node.lineno}: {ast.unparse(node)}")
+    return found
+
+
+def test_nothing_asks_which_noise_it_is() -> None:
+    """What a noise can do is an ability, and what its counts ask of a routine is an answer of these."""
+    for path in FILES:
+        if room(name_of(path)) != "noise":
+            assert not asks_for_kinds(tree_of(path)), path
+    for code in ("isinstance(x, A | Quasi)", "type(x) is Poisson", "noise.word == 'nb1'", "getattr(noise, 'by', None)"):
+        assert asks_for_kinds(ast.parse(code)), code
+
+
 def test_rooms_are_few() -> None:
     folders = {path.parent.name for path in (ROOT / "bayesnmf").glob("*/__init__.py")}
     assert len(folders) <= 16

@@ -25,7 +25,7 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import is_missing, split_labels
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.probabilities import log_likelihood
-from bayesnmf.fitting.checkpointing import described_noise, kept_in, seed_of
+from bayesnmf.fitting.checkpointing import kept_in, seed_of
 from bayesnmf.fitting.checks import check_known_components
 from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.fitting.known import catalogue_of, in_order_of
@@ -174,7 +174,7 @@ def _kept(
     if checkpoint is None:
         yield
         return
-    settings = {"counts": digest_of_counts(data), "catalogue": describe_value(known), "noise": described_noise(noise)}
+    settings = {"counts": digest_of_counts(data), "catalogue": describe_value(known), "noise": noise.in_full()}
     settings |= {name: str(value) for name, value in asked.items()}
     with kept_in(checkpoint, {**settings, "bayesnmf": bayesnmf.__version__}) as keeper, keeping(keeper):
         yield

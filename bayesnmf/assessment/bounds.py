@@ -9,7 +9,6 @@ import numpy as np
 
 from bayesnmf.assessment.checks import check_draws_of_bound
 from bayesnmf.checks import check_count, check_method
-from bayesnmf.data.batched import BatchedCounts
 from bayesnmf.data.probabilities import log_likelihood, log_likelihood_of_shares
 from bayesnmf.fitting.problems import point_or_mean_field
 from bayesnmf.inference.blocked.passes import pass_over_rows
@@ -100,10 +99,9 @@ def _loglik_of_draw(fit: FitRecord, problem: Problem, state: State, rng: np.rand
     def add(part: Problem, here: State, at: Where) -> tuple[None, None, Any]:
         q: Any = here.loadings.conditional
         loadings = matrix(q.draw_rows(deepcopy(at_rows), at.rows.start))
-        counts = getattr(part.counts, "plain", part.counts)
-        noise = getattr(part.counts, "noise", POISSON)  # that of these rows, or of counts to a power
+        counts, noise = part.counts.plain, part.counts.noise  # that of these rows
         means = counts.exposed_loadings(loadings), counts.exposed_components(components)
-        if isinstance(part.counts, BatchedCounts):
+        if part.counts.has_factors:
             found = log_likelihood(POISSON, counts, *means, given_totals=False)
             return None, None, np.append(sums_of_means(part.counts, *means), found)
         if given_totals:
@@ -111,6 +109,7 @@ def _loglik_of_draw(fit: FitRecord, problem: Problem, state: State, rng: np.rand
         return None, None, log_likelihood(noise, counts, *means, given_totals=False)
 
     found = pass_over_rows(problem, state, add, Pass(writes=False))[0].more
-    if isinstance(problem.counts, BatchedCounts):
-        return problem.counts.log_of_means(found[:-1].reshape(problem.counts.rated.shape)) + float(found[-1])
+    whole: Any = problem.counts
+    if whole.has_factors:
+        return float(whole.log_of_means(found[:-1].reshape(whole.rated.shape)) + float(found[-1]))
     return float(found)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -123,12 +123,18 @@ class BatchedCounts(RatedCounts):
     factors: Array | None = None
     held: bool = False
     drawn: bool = False
+    has_entry_rates: ClassVar[bool] = False
+    has_factors: ClassVar[bool] = True
 
     @classmethod
     def in_batches(cls, plain: Any, shape: float | None = None, learned: bool = False) -> BatchedCounts:
         """Return counts with the batches of their rows, and factors with this shape or that where learning begins."""
         noise = NegativeBinomial("quadratic", FIRST if shape is None else 1.0 / shape)
         return cls.of(plain, noise, learned, False)
+
+    def waits_for(self, state: Any, moving: Array | None) -> bool:
+        """Return whether factors are to be those of a state: they belong to all rows together."""
+        return not self.held and moving is None and self.state is not state
 
     @property
     def batches(self) -> Batches:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -34,6 +34,8 @@ from bayesnmf.types import Array
 @dataclass(frozen=True, eq=False, repr=False)
 class ClusteredCounts(DispersedCounts):
     """Counts that cluster, with the exposure of their clusters."""
+
+    in_clusters: ClassVar[bool] = True
 
     @classmethod
     def of(cls, plain: Counts, noise: Dispersed, learned: bool, given_totals: bool) -> ClusteredCounts:

@@ -17,13 +17,14 @@ from scipy.special import gammaln
 from bayesnmf.data.mask import Mask
 from bayesnmf.data.one_block import Lines, Rows
 from bayesnmf.data.showing import card_of, sizes_of
+from bayesnmf.data.working import Working
 from bayesnmf.text import readable_names
 
 BLOCK = 2**18  # nonzeros processed at once
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Counts:
+class Counts(Working):
     """A validated count matrix: CSR, samples in rows.
 
     Attributes

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -74,6 +74,7 @@ class RatedCounts(DispersedCounts):
     state: Any = None
     gain: float = 0.0
     ceilings: Array | None = None
+    has_entry_rates: ClassVar[bool] = True
 
     @classmethod
     def of(cls, plain: Counts, noise: Dispersed, learned: bool, given_totals: bool) -> Self:
@@ -90,6 +91,10 @@ class RatedCounts(DispersedCounts):
         if "log_sizes" in vars(self):  # which no rate changes
             vars(made)["log_sizes"] = self.log_sizes
         return made
+
+    def waits_for(self, state: Any, moving: Array | None) -> bool:
+        """Return whether rates are to be those of a state."""
+        return self.state is not state
 
     @property
     def to_start_from(self) -> Counts:

@@ -18,8 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bayesnmf.checks import seed_or_new
 from bayesnmf.data.suspicions import PACKAGE
 from bayesnmf.fitting.job import Job
@@ -33,7 +31,6 @@ from bayesnmf.inference.checkpoints.checks import (
 from bayesnmf.inference.checkpoints.keeper import Keeper
 from bayesnmf.inference.checkpoints.slots import keeping
 from bayesnmf.inference.status import INTERRUPTED
-from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import Gibbs, Options
 from bayesnmf.options.checkpoint import Checkpoint
@@ -134,14 +131,8 @@ def _settings_of(job: Job) -> dict[str, str]:
 
     settings = describe_settings(job.counts, job.model, job.rank, job.method, job.seed, job.options)
     if job.noise != POISSON:
-        settings["noise"] = described_noise(job.noise)
+        settings["noise"] = job.noise.in_full()
     return {**settings, "bayesnmf": bayesnmf.__version__}  # another version may end with other numbers
-
-
-def described_noise(noise: Noise) -> str:
-    """Return a noise as text, with a digest of dispersions that its own text leaves out."""
-    own: Any = getattr(noise, "dispersion", None)
-    return repr(noise) if np.ndim(own) == 0 else f"{noise!r} {hashlib.sha256(np.ascontiguousarray(own)).hexdigest()}"
 
 
 def _check_settings(folder: Path, settings: dict[str, str]) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.data.batched import BatchedCounts
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.batch_scales import BatchLearner
@@ -182,9 +181,9 @@ def _ascent_of_options(job: Job, problem: Problem, devices: list[Any], rng: np.r
         return partial(minibatch_ascent, batching=batching_of(options), rng=rng)
     learned = {*getattr(options, "learn", ()), *(["loadings"] if problem.loadings_prior.has_effects else [])}
     learn: Any = prior_learner(sorted(learned)) if learned else None
-    if isinstance(problem.counts, BatchedCounts):
+    if problem.counts.has_factors:
         learn = BatchLearner(options.threads, learn)
-    elif getattr(problem.counts, "learned", False):
+    elif problem.counts.learned:
         learn = DispersionLearner(options.threads, learn)
     climb = partial(ascend, steps=steps_of(problem, options, schedule_of(options)), learn=learn)
     if not devices:
@@ -247,9 +246,9 @@ def fit_of_ascent(job: Job, ascent: Ascent, diagnostics: dict[str, float] | None
         status=ascent.status,
         priors=_given_or_learned_priors(job.options.priors, ascent.problem),
         diagnostics=diagnostics or {},
-        noise=getattr(ascent.problem.counts, "noise", job.noise),
+        noise=ascent.problem.counts.noise if ascent.problem.counts.learned else job.noise,
         estimate=estimate,
-        batch=factors_at(ascent.problem, state) if isinstance(ascent.problem.counts, BatchedCounts) else None,
+        batch=factors_at(ascent.problem, state) if ascent.problem.counts.has_factors else None,
     )
 
 

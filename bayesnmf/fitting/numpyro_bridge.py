@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.dispersed import DispersedCounts
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.specification import PARAMETER
@@ -36,10 +35,7 @@ def program_arguments(counts: Counts, rank: int, priors: Priors, dense: bool | N
     from bayesnmf.models.entries import Observed, as_observation, as_triplets
 
     n, m = counts.shape
-    noise: dict[str, Any] = {}
-    if isinstance(counts, DispersedCounts):
-        noise = counts.noise.of_program()
-        counts = counts.plain
+    noise, counts = counts.noise.of_program(), counts.plain
     dense = n * m <= DENSE_ENTRIES if dense is None else dense
     exposed: dict[str, Any] = {name: getattr(counts, name) for name in ("row_exposure", "feature_exposure")}
     if (mask := counts.mask) is not None:

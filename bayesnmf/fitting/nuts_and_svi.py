@@ -10,7 +10,6 @@ import numpy as np
 from scipy.stats import sem
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.dispersed import DispersedCounts
 from bayesnmf.data.probabilities import log_likelihood, log_likelihood_of_shares
 from bayesnmf.fitting.chains import chain_starts, fit_of_draws, resolve_start
 from bayesnmf.fitting.closed_form import fit_of_ascent
@@ -74,7 +73,7 @@ def fit_nuts(job: Job) -> FitRecord:
 
 def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array, noise: Distributed = POISSON) -> Array:
     """Return the log joint of every draw, (chains, draws), without the Jacobians of the sampler's space."""
-    counts = counts.plain if isinstance(counts, DispersedCounts) else counts
+    counts = counts.plain
     prior: Any = priors.loadings
     other: Any = priors.components
     shares, scale = separate_scale(loadings)

@@ -87,7 +87,7 @@ def given_start(
         return start.loadings, start.components
     check_start_names(start, counts)
     q: Any = start.estimate
-    same_unit = start.counts.exposed_like(getattr(counts, "plain", counts))  # without what a noise exposes
+    same_unit = start.counts.exposed_like(counts.plain)  # without what a noise exposes
     if q.kind == "mean field" and same_unit and type(q.loadings) is loadings_prior.conditional_family:
         if q.components is None:
             return q.loadings, start.components

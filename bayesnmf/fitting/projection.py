@@ -156,7 +156,7 @@ def factors_of_draws(posterior: Draws, data: Counts, chosen: Array) -> Array | N
     if posterior.factors is None:
         return None
     found = posterior.factors.reshape(-1, *posterior.factors.shape[2:])[chosen]
-    new = np.ones((len(found), data.plain.batch.number - found.shape[1], found.shape[2]))  # type: ignore[attr-defined]
+    new = np.ones((len(found), data.plain.batch.number - found.shape[1], found.shape[2]))
     return np.concatenate([found, new], axis=1)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.fitting.chains import matched_draws, means_of_draws, statistics_of, with_mean_dispersion
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem
@@ -46,7 +45,7 @@ def fit_smc(job: Job) -> FitRecord:
     figures, reason, enough = _judged(runs, places, particles)
     status = Status(enough and not interrupted, INTERRUPTED if interrupted else reason, len(found.ladder) - 1)
     dispersions = None
-    if isinstance(job.counts, ClusteredCounts) and job.counts.learned:
+    if job.counts.learned:
         drawn = [
             [{DISPERSION: runs[at].factors.dispersions[state]} for at, state in zip(*each, strict=True)]
             for each in zip(places, particles, strict=True)

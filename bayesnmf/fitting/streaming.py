@@ -222,7 +222,7 @@ class MinibatchVI:
         data = self._checked(counts, row_exposure, observed, missing)
         problem, state, bound, _ = self._settled(data, FINAL_TOL, FINAL_ITER)
         share = (self.total_rows or self.n_seen) / data.shape[0]
-        penalty = state.components.penalty + getattr(problem.counts, "log_prior", 0.0)
+        penalty = state.components.penalty + problem.counts.log_prior
         return float(share * (bound - penalty) + penalty)
 
     def __repr__(self) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.evidence_of_dispersion import MOST, NEAR, evidence_at
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sides import objective, with_rates_at
@@ -67,7 +66,7 @@ class DispersionLearner:
         counts: Any = problem.counts
         s = evidence_at(problem, state, self.threads).best(counts.dispersions, 1 if self.begun else MOST)
         found = replace(problem, counts=counts.with_dispersions(s))
-        if isinstance(counts, RatedCounts):
+        if not counts.in_clusters:
             found = _without_fall(problem, found, state, self.threads)
         new: Any = found.counts
         short = np.abs(np.log(new.dispersions / counts.dispersions)).max() < NEAR
@@ -78,7 +77,7 @@ class DispersionLearner:
 
 def learner_of(problem: Problem, threads: int | None, then: Learn | None = None) -> DispersionLearner | None:
     """Return what learns the dispersion of a problem, and then its priors; None if there is no dispersion to learn."""
-    return DispersionLearner(threads, then) if getattr(problem.counts, "learned", False) else None
+    return DispersionLearner(threads, then) if problem.counts.learned else None
 
 
 def _without_fall(problem: Problem, found: Problem, state: State, threads: int | None) -> Problem:

@@ -262,6 +262,6 @@ def _derivatives_of_entries(x: Array, y: Array, phi: Array) -> tuple[Array, Arra
 
 def evidence_at(problem: Problem, state: State, threads: int | None) -> Evidence:
     """Return what a state says of the dispersion of a problem."""
-    kind: Any = RateEvidence if isinstance(problem.counts, RatedCounts) else ClusterEvidence
+    kind: Any = ClusterEvidence if problem.counts.in_clusters else RateEvidence
     found: Evidence = kind.at(problem, state, threads)
     return found

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesnmf.data.batched import BatchedCounts
 from bayesnmf.inference.group_means import GroupMeans
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
@@ -93,14 +92,14 @@ def by_blocks[T](
 
 def _means_at(problem: Problem, state: State) -> Any:
     """Return the means of what has rates: single entries, or the entries of a batch together."""
-    return GroupMeans(problem, state) if isinstance(problem.counts, BatchedCounts) else _Means(problem, state)
+    return GroupMeans(problem, state) if problem.counts.has_factors else _Means(problem, state)
 
 
 class _Means:
     """Means of entries of some rows, with exposures but without rates."""
 
     def __init__(self, problem: Problem, state: State) -> None:
-        plain: Any = problem.counts.plain  # type: ignore[attr-defined]
+        plain: Any = problem.counts.plain
         loadings, components = (np.asarray(side.matrix, np.float64) for side in state)
         self.factors = plain.exposed_loadings(loadings), plain.exposed_components(components)
 

@@ -10,10 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesnmf.data.batched import BatchedCounts
-from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.missing import (
     differs,
     exposure_given_totals,
@@ -37,9 +34,8 @@ from bayesnmf.types import Array
 
 def spread_at(counts: Counts, state: State) -> Spread | None:
     """Return the spreads of counts that cluster, for the geometric means of a state; None for other counts."""
-    if not isinstance(counts, ClusteredCounts):
-        return None
-    return counts.spread(*(_factor_of(side) for side in state))
+    found: Spread | None = counts.spread(*(_factor_of(side) for side in state))
+    return found
 
 
 def _factor_of(side: Side) -> Array | None:
@@ -55,8 +51,7 @@ def in_own_unit(side: Side) -> Side:
 
 def allocate_at_means(counts: Counts, loadings: Array, components: Array, threads: int | None = None) -> Totals:
     """Return the totals of an allocation step at factors (n, K) and (K, m) whose products are the means."""
-    spread = counts.spread_of_means() if isinstance(counts, ClusteredCounts) else None
-    return expected_allocations(counts.matrix, loadings, components, threads, spread=spread)
+    return expected_allocations(counts.matrix, loadings, components, threads, spread=counts.spread_of_means())
 
 
 def _allocate_on_device(entries: Any, loadings: Any, components: Any, sides: Sides) -> Totals:
@@ -159,7 +154,7 @@ def _exposed_sums_of_loadings(problem: Problem, loadings: Side) -> Array:
     def of_rows(part: Problem, here: State, rows: slice) -> Array:
         return here.loadings.exposed_sums(1, part.counts.row_weights)
 
-    if getattr(problem.counts, "learned", False) or isinstance(problem.counts, BatchedCounts):
+    if problem.counts.exposures_move:
         return problem.over_rows(State(loadings, empty_side()), of_rows, reads=False)
     return loadings.exposed_sums(1, problem.counts.row_weights)
 
@@ -264,10 +259,7 @@ def with_rates_at(problem: Problem, state: State, threads: int | None = None, mo
     With `moving`, booleans (n,), the other rows keep the rates that they have; factors of batches, which belong to all
     rows together, then stay.
     """
-    counts = problem.counts
-    if not isinstance(counts, RatedCounts) or counts.state is state:
-        return problem
-    if isinstance(counts, BatchedCounts) and (counts.held or moving is not None):
+    if not problem.counts.waits_for(state, moving):
         return problem
     return rated_problem(problem, state, threads, moving)
 

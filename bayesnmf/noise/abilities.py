@@ -6,6 +6,7 @@ A noise is held by a fit beside its priors. Its means are those of the counts, w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from hashlib import sha256
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -115,6 +116,10 @@ class Noise(ABC):
     def thinned(self, keep: float) -> Noise:
         """Return the noise of counts of which every single one is kept with this probability."""
 
+    def in_full(self) -> str:
+        """Return the noise as text, with a digest of what its own text leaves out."""
+        return repr(self)
+
     @abstractmethod
     def in_words(self, matrices: Any = None) -> str:
         """Return what `print` says of it, with the names of several matrices; "" if there is nothing to say."""
@@ -163,6 +168,10 @@ class Distributed(Noise):
         """Return a noise of this kind of which all is known, for messages."""
         return self
 
+    def of_program(self) -> dict[str, Any]:
+        """Return the arguments that say it to the NumPyro program of a model."""
+        return {}
+
     @abstractmethod
     def compiled(self, size: tuple[int, int]) -> CompiledNoise:
         """Return the noise as compiled draws of a matrix of (n, m) counts take it."""
@@ -206,6 +215,11 @@ class Dispersed(Distributed):
 
     dispersion: Any
 
+    def in_full(self) -> str:
+        """Return the noise as text, with a digest of an array of dispersions."""
+        own = self.dispersion
+        return repr(self) if np.ndim(own) == 0 else f"{self!r} {sha256(np.ascontiguousarray(own)).hexdigest()}"
+
     @property
     def known(self) -> bool:
         """Whether the dispersion is known."""
@@ -228,10 +242,6 @@ class Dispersed(Distributed):
     @abstractmethod
     def entry_dispersions(self) -> Array:
         """Dispersions for the entries of a matrix, (n, 1), (1, m) or (1, 1)."""
-
-    @abstractmethod
-    def of_program(self) -> dict[str, Any]:
-        """Return the arguments that say it to the NumPyro program of a model."""
 
     @abstractmethod
     def combined(self, every: list[Noise], codes: Array) -> Noise:

@@ -145,7 +145,7 @@ def _effects(part: FitRecord, number: tuple[int, int]) -> dict[str, Any]:
 
 def _dispersions(part: FitRecord, number: tuple[int, int], rows: bool, features: Array | None) -> dict[str, Any]:
     """Return drawn dispersions: one, or those of the rows or features to summarise."""
-    drawn, by = drawn_dispersions(part, number, features), getattr(part.noise, "by", None)
+    drawn, by = drawn_dispersions(part, number, features), part.noise.by
     if drawn is None or (by == "row" and not rows) or (by == "feature" and features is None):
         return {}
     if by is None:

@@ -89,7 +89,7 @@ def _run_lbfgs(negative: Callable[[Array], Any], start: Array, accept: Callable[
 def learned_dispersions(problem: Problem) -> Array:
     """Return the dispersions that are learned, (n,), (m,), (1,) or (0,)."""
     counts: Any = problem.counts
-    return np.asarray(counts.dispersions) if getattr(counts, "learned", False) else np.zeros(0)
+    return np.asarray(counts.dispersions) if counts.learned else np.zeros(0)
 
 
 def at_logs(problem: Problem, like: State, logs: Array) -> tuple[Problem, State]:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import exposure_left
@@ -36,9 +35,9 @@ def exposure_of_observed(problem: Problem, side: str, other: Array) -> Array | N
 def spread_of_factors(problem: Problem) -> Spread | None:
     """Return the spreads of counts that cluster, for the product of the unnormalised factors; None for others."""
     counts = problem.counts
-    if not isinstance(counts, ClusteredCounts):
+    if (spread := counts.spread(None, None)) is None:
         return None
-    rows, features = counts.spread(None, None)
+    rows, features = spread
     by_feature = None if features is None else features * counts.feature_factor
     return rows * _shrinkage(problem)[:, 0], by_feature
 
@@ -87,7 +86,7 @@ def scale_loadings(problem: Problem, loadings: Array, ratio: Array) -> None:
     Where counts cluster, no totals are known that would be those of the best loadings.
     """
     scale_rows(loadings, ratio)
-    if problem.components_prior.support == "simplex" and not isinstance(problem.counts, ClusteredCounts):
+    if problem.components_prior.support == "simplex" and not problem.counts.in_clusters:
         totals = problem.counts.row_totals[:, None].astype(loadings.dtype)
         sums = loadings.sum(axis=1, keepdims=True)
         loadings *= np.divide(totals, sums, out=np.ones_like(sums), where=(totals > 0) & (sums > 0))

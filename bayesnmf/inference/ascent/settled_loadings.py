@@ -12,9 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesnmf.data.batched import BatchedCounts
-from bayesnmf.data.clustered import ClusteredCounts
-from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Steps, update_both_sides
 from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
@@ -84,12 +81,11 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
     if max_iter == 0:
         return Settled(state, Status(False, "no updates", 0), 0)
     tol = attainable_tol(tol, problem.counts.dtype)
-    begun = in_own_unit(state.loadings) if isinstance(problem.counts, ClusteredCounts) else state.loadings
+    begun = in_own_unit(state.loadings) if problem.counts.in_clusters else state.loadings
     spread = spread_at(problem.counts, State(begun, state.components))
     unequal = imputes(problem, "loadings") or differs(problem, "loadings")
     able = spread is None or problem.loadings_prior.support == "positive"
-    own_rates = isinstance(problem.counts, RatedCounts) and not isinstance(problem.counts, BatchedCounts)
-    able = able and not own_rates  # as exposures would change with the loadings
+    able = able and not problem.counts.has_entry_rates  # as exposures would change with the loadings
     if "settled" in problem.loadings_prior.optional and able and not unequal:
         side, expects = state.loadings, isinstance(problem.loadings_summary, MeanField)
         means, _ = separate_scale(side.value)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayesnmf.data.blocks.counts import BlockedCounts
-from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.blocked.files import of_block, read_rows, write_rows
 from bayesnmf.inference.side import Side, log_scale
@@ -89,7 +88,7 @@ class RowLayout:
     @classmethod
     def like(cls, side: Side, counts: Counts) -> RowLayout:
         """Return the layout of the rows of a side in memory, which has at least two rows or is the only block."""
-        noted = counts.mask is not None or counts.batch is not None or isinstance(counts, ClusteredCounts)
+        noted = counts.mask is not None or counts.batch is not None or counts.in_clusters
         shifted = noted and side.log_shift is not None
         if side.conditional is None:
             return cls(None, (), tuple(part.shape[1] for part in parts_of(side.value)), None, shifted)

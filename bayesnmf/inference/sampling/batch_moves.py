@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.data.batched import BatchedCounts
 from bayesnmf.inference.ascent.batch_scales import Terms, along_both, terms_of_side
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.marginal_gibbs import untied
@@ -32,7 +31,7 @@ def with_batch_moves(problem: Problem, state: State, rng: np.random.Generator) -
     Factors are None where there are none to draw.
     """
     counts = problem.counts
-    if not isinstance(counts, BatchedCounts) or counts.held:
+    if counts.held or not counts.has_factors:
         return state, None
     if moves_simplex(problem):
         problem, state = _with_simplex_moves(problem, state, rng)

@@ -15,10 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.data.batched import SHAPE, BatchedCounts
-from bayesnmf.data.clustered import ClusteredCounts
-from bayesnmf.data.dispersed import LEAST, DispersedCounts
-from bayesnmf.data.rated import RatedCounts
+from bayesnmf.data.batched import SHAPE
+from bayesnmf.data.dispersed import LEAST
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.tasks import Pass
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
@@ -38,20 +36,21 @@ REACH, STEPS = 2.4, 2  # lengths of steps in standard deviations, and steps a sw
 
 def seed_of_noise(problem: Problem, rng: np.random.Generator) -> int | None:
     """Return a seed for clusters or rates; None if the counts are Poisson, given the factors of any batches."""
-    noisy = isinstance(problem.counts, DispersedCounts) and not isinstance(problem.counts, BatchedCounts)
+    noisy = problem.counts.in_clusters or problem.counts.has_entry_rates
     return int(rng.integers(2**63)) if noisy else None
 
 
 def with_rates(problem: Problem, state: State, seed: int | None, threads: int | None) -> Problem:
     """Return the problem with drawn rates of entries; the problem itself if its entries have none."""
-    if seed is None or not isinstance(problem.counts, RatedCounts):
+    if seed is None or not problem.counts.has_entry_rates:
         return problem
     return with_drawn_rates(problem, state, seed, threads)
 
 
 def with_clusters(problem: Problem, state: State, seed: int | None, threads: int | None, first: int = 0) -> Problem:
     """Return the problem with drawn clusters as Poisson counts, of rows from row `first` on; itself without any."""
-    if seed is None or not isinstance(problem.counts, ClusteredCounts):
+    counts: Any = problem.counts
+    if seed is None or not counts.in_clusters:
         return problem
 
     def draw(number: int, rows: slice, part: Any) -> Any:
@@ -59,7 +58,7 @@ def with_clusters(problem: Problem, state: State, seed: int | None, threads: int
         factors = here.loadings.geometric, here.components.geometric
         return drawn_clusters(part.matrix, *factors, spread_at(part, here), seed, threads, first + rows.start)  # type: ignore[arg-type]
 
-    return replace(problem, counts=problem.counts.with_drawn_clusters(draw))
+    return replace(problem, counts=counts.with_drawn_clusters(draw))
 
 
 def log_likelihood_at(problem: Problem, state: State, threads: int | None) -> float:
@@ -98,7 +97,7 @@ class DispersionDraws:
         """What is drawn beside both sides, by name."""
         own = self.dispersions
         dispersions = {} if own is None else {DISPERSION: own}
-        if own is not None and isinstance(self.problem.counts, BatchedCounts):
+        if own is not None and self.problem.counts.has_factors:
             dispersions = {SHAPE: np.asarray(1.0 / own)}
         return dispersions if self.effects is None else {**dispersions, **self.effects.drawn}
 
@@ -141,7 +140,7 @@ class DispersionDraws:
     @property
     def active(self) -> bool:
         """Whether there is a dispersion to draw."""
-        return isinstance(self.problem.counts, DispersedCounts) and self.problem.counts.learned
+        return bool(self.problem.counts.learned)
 
     @property
     def dispersions(self) -> Array | None:
@@ -167,7 +166,7 @@ class DispersionDraws:
         if self.active:
             self._draw_dispersion(state)
         counts = self.problem.counts
-        if isinstance(counts, BatchedCounts) and not counts.held:
+        if counts.has_factors and not counts.held:
             self._drawn = with_drawn_rates(self.problem, state, int(self.rng.integers(2**63)), self.threads).counts
 
     def _draw_dispersion(self, state: State) -> None:
@@ -176,7 +175,7 @@ class DispersionDraws:
         if self.length is None:
             s = evidence.best(s)
             self.length = REACH * evidence.deviation(s)
-        now, held = evidence.log_density(s), self.problem.counts.noise.held  # type: ignore[attr-defined]
+        now, held = evidence.log_density(s), self.problem.counts.noise.held
         for _ in range(STEPS):
             new = s * np.exp(self.length * self.rng.standard_normal(len(s)))
             there = evidence.log_density(np.maximum(new, LEAST))

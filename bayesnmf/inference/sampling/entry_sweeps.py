@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.data.batched import BatchedCounts
-from bayesnmf.data.dispersed import DispersedCounts
-from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.ascent.course import Progress
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.batch_moves import with_batch_moves
@@ -54,14 +51,15 @@ class Entries:
         if self.factors is None:
             self.factors = factors_of(problem, self.state, self.rng)
             return self.state, np.nan
-        if isinstance(problem.counts, DispersedCounts):
+        counts = problem.counts
+        if counts.in_clusters or counts.has_entry_rates or counts.has_factors:
             self._draw_noise(self.factors)
         self.factors.sweep(self.threads)
-        if isinstance(problem.counts, BatchedCounts):
+        if counts.has_factors:
             self._move_scales(self.factors)
         if self.dispersion.effects is not None:
             self._draw_effects(self.factors)
-        if isinstance(problem.counts, RatedCounts):  # back in the unit of the problem, in which a checkpoint is read
+        if counts.has_entry_rates or counts.has_factors:  # in the unit that a checkpoint is read in
             self.factors.see(self.dispersion.problem)
         if not keep:
             return self.state, np.nan

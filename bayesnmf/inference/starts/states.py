@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.alignment import assign_components, cosine
 from bayesnmf.inference.ascent.coordinate_ascent import Steps, ascend
 from bayesnmf.inference.ascent.course import Schedule
@@ -147,7 +146,7 @@ def state_from_word(problem: Problem, word: str, rank: int, rng: np.random.Gener
 
     If priors of components favour features, such as seeds, all of them are replaced by a start that has these features.
     """
-    if isinstance(problem.counts, RatedCounts):  # rates would be those of a start that there is not yet
+    if problem.counts.to_start_from is not problem.counts:  # as rates would be those of a start that is not there yet
         begun = state_from_word(replace(problem, counts=problem.counts.to_start_from), word, rank, rng, show)
         return _with_shifts_of(problem, begun)
     weights = favoured(problem.components_prior)

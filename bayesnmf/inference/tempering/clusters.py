@@ -23,7 +23,6 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from bayesnmf.data.clustered import ClusteredCounts, exposure_of
-from bayesnmf.data.counts import Counts
 from bayesnmf.data.dispersed import CENTRE, LEAST, WIDTH
 from bayesnmf.inference.draw import Draw
 from bayesnmf.inference.problem import Problem
@@ -185,9 +184,9 @@ class ClusteredTarget(Target):
         return replace(problem, counts=self.counts.with_dispersions(factors.dispersions[place]))
 
 
-def tempered_target(counts: Counts, priors: Any, rank: int) -> Target:
+def tempered_target(counts: Any, priors: Any, rank: int) -> Target:
     """Return the target for counts, which may cluster if loadings have no scale of their own, and proper priors."""
-    if not isinstance(counts, ClusteredCounts):
+    if not counts.in_clusters:
         return target_of(counts, priors, rank)
     n, m = counts.shape
     sides = priors.loadings.broadcast((n, rank)), priors.components.broadcast((rank, m))
