@@ -42,6 +42,7 @@ from bayesnmf.fitting.streaming import MinibatchVI as MinibatchVI
 from bayesnmf.inference.status import ConvergenceWarning as ConvergenceWarning
 from bayesnmf.noise.negative_binomial import NegativeBinomial as NegativeBinomial
 from bayesnmf.noise.quasi import Quasi as Quasi
+from bayesnmf.noise.zero_inflated import ZeroInflated as ZeroInflated
 from bayesnmf.options import BLD as BLD
 from bayesnmf.options import MAP as MAP
 from bayesnmf.options import NUTS as NUTS

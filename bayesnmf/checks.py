@@ -204,14 +204,14 @@ def check_nonnegative(value: Any, name: str) -> float:
     return number
 
 
-def check_dispersion(value: Any, by: str | None) -> Any:
+def check_dispersion(value: Any, by: str | None, name: str = "dispersion") -> Any:
     """Return a dispersion of all entries as a number, or those of rows or features as an array."""
     if by is None and np.ndim(value) == 0:
-        return check_nonnegative(value, "dispersion")
-    array = as_numbers(value, "dispersion", "a number, an array of numbers, 'row', 'feature' or 'matrix'")
+        return check_nonnegative(value, name)
+    array = as_numbers(value, name, "a number, an array of numbers, 'row', 'feature' or 'matrix'")
     if by is None or array.ndim != 1 or not np.all((array >= 0) & np.isfinite(array)):
         raise ValueError(
-            "dispersion must be one number, or with by='row', 'feature' or 'matrix' an array of finite numbers, one "
+            f"{name} must be one number, or with by='row', 'feature' or 'matrix' an array of finite numbers, one "
             f"for each, of at least 0: found {shown(value)} with by={by!r}"
         )
     return array

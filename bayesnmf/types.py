@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 ModelWord = Literal["poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"]
 MethodWord = Literal["map", "vi", "gibbs", "nuts", "smc", "svi", "bld"]
-NoiseWord = Literal["poisson", "nb1", "nb2", "quasi"]
+NoiseWord = Literal["poisson", "nb1", "nb2", "quasi", "zip"]
 ModelName = ModelWord | str
 MethodName = MethodWord | str
 NoiseName = NoiseWord | str

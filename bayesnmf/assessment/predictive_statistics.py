@@ -55,6 +55,7 @@ def measure(
     entries = max(n * m - (0 if mask is None else mask.number), 1)
     data = matrix.data.astype(np.float64, copy=False)
     zeros, squares = _expected_zeros_and_squares(noise, loadings, components, mask)
+    loadings, components = noise.factors_of_expected(loadings, components)
     largest = expected_largest = 0.0
     if len(data):
         place = int(data.argmax())
@@ -113,6 +114,7 @@ def _expected_zeros_and_squares(
             continue
         seen = ~mask.hidden(rows)
         zeros += float(own.zeros(means)[seen].sum())
+        means = own.expected(means)
         squares += float((own.variances(means) + means**2)[seen].sum())
     return zeros, noise.sum_of_squares(loadings, components) if mask is None else squares
 
@@ -148,13 +150,14 @@ class Gathered:
             left, right = factors_of_means(fit, loadings, components, factors)
             return np.asarray(left, np.float64), np.asarray(right, np.float64)
 
-        if (mask := self.fit.counts.mask) is not None:
+        mask, noise = self.fit.counts.mask, distribution_of(self.fit.noise)
+        if mask is not None or noise.compiled(self.fit.counts.shape) is None:
             matrix = replicate_of(self.fit, sides(self.fit, slice(0, self.fit.counts.shape[0])), seed)
             self._keep(matrix.sum(axis=1), matrix.sum(axis=0), _small_counts(matrix, mask)[: len(self.observed)])
             return
         for rows, part in self.fit.counts.parts():
             totals = None if self.totals is None else self.totals[rows]
-            own = distribution_of(self.fit.noise).of_rows(rows).compiled(part.shape)
+            own: Any = noise.of_rows(rows).compiled(part.shape)
             factors_of_part = sides(replace(self.fit, counts=part), rows)
             bins = len(self.observed)
             found.append(replicated_statistics(*factors_of_part, totals, bins, seed, first_row=rows.start, noise=own))

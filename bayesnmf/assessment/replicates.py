@@ -7,7 +7,7 @@ from scipy.sparse import csr_array, vstack
 
 from bayesnmf.data.mask import Mask
 from bayesnmf.kernels.cpu.replication import replicated_counts
-from bayesnmf.noise.abilities import distribution_of
+from bayesnmf.noise.abilities import Distributed, distribution_of
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.record import FitRecord
@@ -29,8 +29,21 @@ def replicate_of(fit: FitRecord, means: tuple[Array, Array], seed: int, threads:
     counts, totals = fit.counts, totals_to_replicate(fit)
     if counts.mask is not None and totals is not None:
         return _of_observed_entries(counts.mask, means, totals, np.random.default_rng(seed))
-    drawn = replicated_counts(*means, totals, seed, threads, distribution_of(fit.noise).compiled(counts.shape))
+    noise = distribution_of(fit.noise)
+    if (compiled := noise.compiled(counts.shape)) is not None:
+        drawn = replicated_counts(*means, totals, seed, threads, compiled)
+    else:
+        drawn = _drawn_by_blocks(noise, means, np.random.default_rng(seed))
     return drawn if counts.mask is None else counts.mask.apply(drawn)
+
+
+def _drawn_by_blocks(noise: Distributed, means: tuple[Array, Array], rng: np.random.Generator) -> csr_array:
+    """Return counts (n, m) with a noise that compiled draws do not know, some rows at a time."""
+    loadings, components = means
+    step = max(ENTRIES // components.shape[1], 1)
+    rows = [slice(first, first + step) for first in range(0, len(loadings), step)]
+    parts = [csr_array(noise.of_rows(each).draw(loadings[each] @ components, rng)) for each in rows]
+    return csr_array(vstack(parts, format="csr").astype(np.float64))
 
 
 def _of_observed_entries(mask: Mask, means: tuple[Array, Array], totals: Array, rng: np.random.Generator) -> csr_array:

@@ -287,8 +287,8 @@ def served_with_batch(options: Any, method: str, model: str, noise: Noise, count
             "batch needs bayesnmf.Gibbs(collapsed=False), since factors change exposures; leave collapsed out"
         )
     priors, algorithm = options.priors, getattr(options, "algorithm", None)
-    if algorithm is not None and "nb2" not in ALGORITHMS[algorithm].noises:
-        able = [name for name in algorithms_of(method) if "nb2" in ALGORITHMS[name].noises]
+    if algorithm is not None and not ALGORITHMS[algorithm].rates:
+        able = [name for name in algorithms_of(method) if ALGORITHMS[name].rates]
         raise ValueError(
             f"batch needs algorithm={' or '.join(map(repr, able))}: found {algorithm!r}, which holds exposures; leave "
             "algorithm out"

@@ -11,7 +11,7 @@ from bayesnmf.checks import as_numbers, check_choice, check_count, check_positiv
 from bayesnmf.data.conversion import LARGEST_INTEGER
 from bayesnmf.data.labels import Order, order_of, same_labels
 from bayesnmf.data.suspicions import warn_of_data
-from bayesnmf.noise.abilities import Distributed, Noise
+from bayesnmf.noise.abilities import Dispersed, Distributed, Noise
 from bayesnmf.priors.checks import check_length_of_dispersion
 from bayesnmf.text import readable
 
@@ -55,8 +55,8 @@ def check_noise_of_draws(noise: Noise, size: tuple[int, int], given_totals: bool
         raise ValueError(
             f"{what} is no distribution of counts to draw from; use bayesnmf.NegativeBinomial(dispersion=...)"
         )
-    if not noise.known:
-        raise ValueError(f"{what} needs a known dispersion to draw counts: give bayesnmf.{noise.example()!r}")
+    if isinstance(noise, Dispersed) and not noise.known:
+        raise ValueError(f"{what} needs a known {noise.parameter} to draw counts: give bayesnmf.{noise.example()!r}")
     if given_totals and not noise.given_totals:
         raise ValueError(
             f"{what}{f' per {noise.by}' if noise.by_feature else ''} has no closed form where the totals of rows are "

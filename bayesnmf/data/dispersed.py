@@ -15,8 +15,6 @@ from bayesnmf.noise.abilities import Dispersed
 from bayesnmf.noise.negative_binomial import LEAST, NegativeBinomial
 from bayesnmf.types import Array
 
-CENTRE, WIDTH = np.log(0.3), 2.0  # of the normal prior of the logarithm of a dispersion
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DispersedCounts(WrappedCounts):
@@ -81,5 +79,4 @@ class DispersedCounts(WrappedCounts):
     @property
     def log_prior(self) -> float:
         """Log prior density of the logarithms of the dispersions, up to a constant, in nats; 0 if they are given."""
-        deviations = (np.log(self.dispersions) - CENTRE) * ~self.noise.held
-        return -float((deviations**2).sum() / (2 * WIDTH**2)) if self.learned else 0.0
+        return float((self.noise.log_prior(self.dispersions) * ~self.noise.held).sum()) if self.learned else 0.0

@@ -21,7 +21,6 @@ from scipy.sparse import csr_array
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.dispersed import DispersedCounts
 from bayesnmf.data.mask import Mask
-from bayesnmf.kernels.cpu.clusters import cluster_sums
 from bayesnmf.noise.abilities import Dispersed
 from bayesnmf.types import Array
 
@@ -119,16 +118,11 @@ class RatedCounts(DispersedCounts):
             return np.asarray(self.noise.of_lines(dispersions))[None, :]
         return (dispersions[rows] if self.noise.by == "row" else dispersions)[:, None]
 
-    def sums_of_sizes(self, dispersions: Array) -> Array:
-        """Return ΣL, Σ(x − W) and Σ(x − 2W + V) at λ = 1 of each row, or feature if the dispersions are theirs."""
-        matrix: csr_array = self.transposed if self.noise.by_feature else self.rated
-        ones, s = [np.ones((length, 1)) for length in matrix.shape], self.noise.of_lines(dispersions)
-        return cluster_sums(matrix, ones[0], ones[1].T, (np.broadcast_to(s, len(ones[0])).copy(), None))
-
     @cached_property
     def log_sizes(self) -> float:
-        """ΣL(x, 1, α)."""
-        return float(self.sums_of_sizes(self.dispersions)[:, 0].sum())
+        """What the log-likelihood has without means: ΣL(x, 1, α) of negative binomial counts."""
+        noise: Any = self.noise
+        return float(noise.sums_of_sizes(self, self.dispersions)[:, 0].sum())
 
     @property
     def log_exposure(self) -> float:

@@ -95,8 +95,8 @@ def fit(
         What loadings depend on, as "~ age + treatment", by default all covariates (docs/covariates.md).
     covariates : DataFrame, Series, mapping of columns or array (n, p), optional
         Columns that `formula` names, by default of AnnData ``obs``.
-    noise : {"poisson", "nb1", "nb2", "quasi"}, NegativeBinomial or Quasi, or a mapping from matrices to these
-        Noise of counts that vary more than Poisson counts: negative binomial, or intervals widened (docs/noise.md).
+    noise : {"poisson", "nb1", "nb2", "quasi", "zip"}, NegativeBinomial, Quasi or ZeroInflated, or one for each matrix
+        Noise of counts that vary more than Poisson counts, or have more zeros (docs/noise.md).
     observed : booleans (n, m), optional
         Where somebody counted (`bayesnmf.data.missing`).
     missing : booleans (n, m), "nan" or "zeros", optional

@@ -2,7 +2,9 @@
 
 A routine for Poisson counts is given `working_counts`. An unknown dispersion begins with a Poisson fit of the same
 call: by the same method and options under map and vi, from which the fit then starts; by vi under gibbs. That of
-quasi-Poisson noise is the dispersion around this fit; that of a negative binomial is learned from there on.
+quasi-Poisson noise is the dispersion around this fit; others are learned from there on. Where a noise makes zeros of
+any means, components of that fit may have learned to avoid them: so a second one leaves zeros out, and of what both end
+with the better is kept.
 """
 
 from __future__ import annotations
@@ -10,9 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.missing import with_missing
 from bayesnmf.data.powered import working_counts
 from bayesnmf.fitting.chains import closed_form_fit, vi_options_of
 from bayesnmf.fitting.closed_form import fit_closed_form
@@ -29,7 +30,6 @@ from bayesnmf.results.dispersion import overall_dispersion
 from bayesnmf.results.record import LEARNED, FitRecord
 
 RESTARTED = ("restarts", "worst_restart")  # diagnostics of the first fit, under Poisson noise
-FIRST = 0.3  # dispersion that learning begins with
 
 
 def run_with_noise(job: Job) -> FitRecord:
@@ -42,7 +42,11 @@ def run_with_noise(job: Job) -> FitRecord:
         noise, options = _begun(job, first)
     learned = isinstance(noise, Dispersed) and not job.noise.known
     counts = _working_counts(job, noise, learned)
-    found = METHODS[job.method].run(replace(job, counts=counts, options=options, noise=noise))
+    noisy = replace(job, counts=counts, options=options, noise=noise)
+    found = METHODS[job.method].run(noisy)
+    if learned and (other := _from_nonzeros(job)) is not None:
+        again = METHODS[job.method].run(replace(noisy, options=_started(job, other)))
+        found = max(found, again, key=lambda each: each.trace[-1])
     said = {name: first.diagnostics[name] for name in RESTARTED if first and name in first.diagnostics}
     said |= {LEARNED: 1.0} if learned else {}
     options = _as_given(found.options, job.options)
@@ -63,33 +67,33 @@ def _first_fit(job: Job) -> FitRecord | None:
     return run_with_noise(replace(job, method="vi", options=vi_options_of(job), report=lambda *_: None))
 
 
+def _from_nonzeros(job: Job) -> FitRecord | None:
+    """Return a Poisson fit of the counts above 0, if zeros may say nothing of their means; None if they do."""
+    if not (job.noise.hides_means and isinstance(job.options, MAP | VI) and job.counts.mask is None):
+        return None
+    return fit_closed_form(replace(job, noise=POISSON, counts=with_missing(job.counts, None, None, "zeros")))
+
+
+def _started(job: Job, first: FitRecord) -> Any:
+    """Return the options of a job with a fit as the one start."""
+    restarts = {"restarts": 1} if hasattr(job.options, "restarts") else {}
+    return with_own_start(replace(job.options, start=first, **restarts), job.counts)
+
+
 def _begun(job: Job, first: FitRecord | None) -> tuple[Noise, Any]:
     """Return a noise whose dispersion is that around a first fit, or where learning begins, and options to go on."""
     noise, options = job.noise, job.options
     begins = getattr(options, "start", None) in ("fit", None) or isinstance(options, MAP | VI)
     if first is not None and begins and (isinstance(noise, Dispersed) or isinstance(options, MAP | VI)):
-        restarts = {"restarts": 1} if hasattr(options, "restarts") else {}
-        options = with_own_start(replace(options, start=first, **restarts), job.counts)
+        options = _started(job, first)
     if isinstance(noise, Dispersed):
         if first is not None and first.noise.known and first.noise != POISSON:
             return first.noise, options
-        return with_first_dispersion(noise, job.counts.shape), options
+        return noise.with_first_dispersion(job.counts.shape), options
     assert first is not None
     ratio, _ = overall_dispersion(first)
     check_has_dispersion(first, ratio)
     return Quasi(max(ratio - 1.0, 0.0)), options
-
-
-def with_first_dispersion(noise: Any, size: tuple[int, int]) -> Noise:
-    """Return the noise with the dispersion that learning begins with, for counts of this size."""
-    if noise.by is None:
-        first: Any = FIRST
-    elif noise.by == "matrix":
-        first = np.where(noise.held, noise.groups.given, FIRST)
-    else:
-        first = np.full(size[0 if noise.by == "row" else 1], FIRST)
-    found: Noise = noise.with_dispersion(first)
-    return found
 
 
 def counts_to_temper(job: Job) -> Counts:
@@ -97,7 +101,7 @@ def counts_to_temper(job: Job) -> Counts:
     noise: Any = job.noise
     if noise == POISSON:
         return job.counts
-    known = noise if noise.known else with_first_dispersion(noise, job.counts.shape)
+    known = noise if noise.known else noise.with_first_dispersion(job.counts.shape)
     return _working_counts(job, known, not noise.known)
 
 

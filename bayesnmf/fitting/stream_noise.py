@@ -12,7 +12,6 @@ from typing import Any
 from bayesnmf.data.checks import check_noise_of_stream
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.powered import working_counts
-from bayesnmf.fitting.noisy import with_first_dispersion
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.noise.abilities import Noise
@@ -49,7 +48,8 @@ class StreamNoise:
     def working(self, data: Counts, priors: Priors) -> Counts:
         """Return the counts of a block as routines for Poisson counts see them."""
         if not self.now.known:
-            self.now = with_first_dispersion(self.now, data.shape)
+            begun: Any = self.now
+            self.now = begun.with_first_dispersion(data.shape)
         totals, components = MODELS[self.model].given_totals, priors.components
         return working_counts(data, self.now, given_totals=totals, learned=self.learned, components=components)
 

@@ -24,18 +24,16 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.data.clustered import ClusteredCounts
-from bayesnmf.data.dispersed import CENTRE, WIDTH
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import Entries, by_blocks, in_row_blocks
 from bayesnmf.inference.sides import spread_at
 from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_entries
-from bayesnmf.noise.negative_binomial import LEAST, SMALL, exposure_of
+from bayesnmf.noise.abilities import LEAST
+from bayesnmf.noise.negative_binomial import SMALL, exposure_of
 from bayesnmf.types import Array
 
-LARGEST = 1e6  # dispersion
 LONGEST, NEAR, MOST = 1.0, 0.02, 20  # longest step in log s, step at which the first search ends, most of its steps
-SMALL_MEAN = 1e-3  # αρ below which derivatives are series
 
 
 def _pooled(values: Array, counts: Any) -> Array:
@@ -66,7 +64,7 @@ class Evidence(ABC):
 
     def log_density(self, s: Array) -> Array:
         """Return f(s) + log prior of log s, for each dispersion."""
-        return self.log_likelihood(s) - (np.log(s) - CENTRE) ** 2 / (2 * WIDTH**2)
+        return self.log_likelihood(s) + self.counts.noise.log_prior(s)
 
     def best(self, s: Array, most: int = MOST) -> Array:
         """Return dispersions after at most so many steps of Newton's method, which ends once steps are short."""
@@ -84,11 +82,11 @@ class Evidence(ABC):
         slope, bend = self._slope_and_bend(s, share)
         step = np.where(bend < 0, -slope / np.where(bend < 0, bend, 1.0), np.sign(slope) * LONGEST)
         step = np.nan_to_num(np.clip(step, -LONGEST, LONGEST))  # without counts nothing says anything
-        return np.asarray(np.clip(s * np.exp(rate * step), LEAST, LARGEST))
+        return np.asarray(np.clip(s * np.exp(rate * step), LEAST, self.counts.noise.largest))
 
     def deviation(self, s: Array) -> Array:
         """Return about the standard deviation of log s, at most that of its prior."""
-        return np.sqrt(1 / np.maximum(-self._slope_and_bend(s)[1], 1 / WIDTH**2))
+        return np.sqrt(1 / np.maximum(-self._slope_and_bend(s)[1], 1 / self.counts.noise.widest**2))
 
     def slope(self, s: Array) -> Array:
         """Return the derivative of the log density in log s."""
@@ -97,8 +95,8 @@ class Evidence(ABC):
     def _slope_and_bend(self, s: Array, share: float = 1.0) -> tuple[Array, Array]:
         """Return the first and the second derivative of the log density in log s."""
         slope, bend = self.derivatives(s)
-        moving = ~self.counts.noise.held
-        return moving * (share * slope - (np.log(s) - CENTRE) / WIDTH**2), moving * share * bend - 1 / WIDTH**2
+        moving, of_prior = ~self.counts.noise.held, self.counts.noise.derivatives_of_prior(s)
+        return moving * (share * slope + of_prior[0]), moving * share * bend + of_prior[1]
 
 
 @dataclass(frozen=True)
@@ -227,13 +225,12 @@ class RateEvidence(Evidence):
         return cls(counts, rho, threads)
 
     def _sums(self, s: Array, terms: Callable[[Array, Array, Array], tuple[Array, ...]]) -> Array:
-        """Return sums of terms of x, αρ and ρ / αρ over the entries of each dispersion, (terms, dispersions)."""
+        """Return sums of terms of x, ρ and the dispersion over the entries of each dispersion, (terms, dispersions)."""
         counts = self.counts
         axis: Any = {None: (1, 2), "row": 2}.get(counts.noise.by, 1)
 
         def work(rows: slice) -> Array:
-            alpha = counts.of_entries(s, rows)
-            found = np.stack(terms(counts.entries(rows)[0], alpha * self.rho[rows], 1 / alpha))
+            found = np.stack(terms(counts.entries(rows)[0], self.rho[rows], counts.of_entries(s, rows)))
             found = found.sum(axis=axis).reshape(len(found), -1)
             return found if counts.noise.groups is None else _pooled(found, counts)
 
@@ -241,23 +238,17 @@ class RateEvidence(Evidence):
         return np.concatenate(parts, axis=1) if counts.noise.by == "row" else np.sum(parts, axis=0)
 
     def log_likelihood(self, s: Array) -> Array:
-        """Return f(α), for each dispersion."""
-        sizes = _pooled(self.counts.sums_of_sizes(s)[:, 0], self.counts)
-        return np.asarray(sizes - self._sums(s, lambda x, y, phi: ((x + phi) * np.log1p(y),))[0])
+        """Return f, for each dispersion."""
+        noise: Any = self.counts.noise
+        sizes = _pooled(noise.sums_of_sizes(self.counts, s)[:, 0], self.counts)
+        return np.asarray(sizes + self._sums(s, lambda *entry: (noise.log_terms(*entry),))[0])
 
     def derivatives(self, s: Array) -> tuple[Array, Array]:
-        """Return the first and the second derivative of f in log α."""
-        _, first, second = (_pooled(each, self.counts) for each in self.counts.sums_of_sizes(s).T)
-        slope, bend = self._sums(s, _derivatives_of_entries)
+        """Return the first and the second derivative of f in the logarithm of the dispersion."""
+        noise: Any = self.counts.noise
+        _, first, second = (_pooled(each, self.counts) for each in noise.sums_of_sizes(self.counts, s).T)
+        slope, bend = self._sums(s, noise.derivatives_of_terms)
         return first + slope, first - second + bend
-
-
-def _derivatives_of_entries(x: Array, y: Array, phi: Array) -> tuple[Array, Array]:
-    """Return both derivatives of −(x + φ) log(1 + y) in log α, with y = αρ and φ = 1/α, by series for small y."""
-    share, small = y / (1 + y), y < SMALL_MEAN
-    once = np.where(small, y * y * (1 / 2 - y * (2 / 3 - y * 3 / 4)), np.log1p(y) - share)
-    twice = np.where(small, y * y * (1 / 2 - y * (4 / 3 - y * 9 / 4)), share**2 - once)
-    return phi * once - x * share, phi * twice - x * share / (1 + y)
 
 
 def evidence_at(problem: Problem, state: State, threads: int | None) -> Evidence:

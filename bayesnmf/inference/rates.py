@@ -15,7 +15,6 @@ import numpy as np
 
 from bayesnmf.inference.group_means import GroupMeans
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 from bayesnmf.kernels.cpu.threads import in_blocks, one_blas_thread, threads_or_default
 from bayesnmf.types import Array
 
@@ -67,7 +66,7 @@ def with_drawn_rates(problem: Problem, state: State, seed: int, threads: int | N
 
     def fill(rows: slice) -> None:
         (x, hidden), alpha = counts.entries(rows), counts.of_entries(counts.dispersions, rows)
-        drawn = gamma_draws(x + 1 / alpha, seed, 1, first_row=rows.start) / (means.of(rows) + 1 / alpha)
+        drawn = counts.noise.drawn_rates(x, means.of(rows), alpha, seed, rows.start)
         if hidden is not None:
             drawn[hidden] = 0.0
         ceilings[rows] = _highest(drawn)
@@ -109,12 +108,8 @@ class _Means:
 
 def _entries(counts: Any, rows: slice, means: Any) -> Entries:
     """Return the expected rates of some rows."""
-    (x, hidden), alpha = counts.entries(rows), counts.of_entries(counts.dispersions, rows)
-    more, rho = x + 1 / alpha, means.of(rows)
-    if hidden is not None:
-        more[hidden], rho[hidden] = 0.0, 0.0
-    rates = more / (rho + 1 / alpha)
-    gain = float((rates * rho - more * np.log1p(alpha * rho)).sum())
+    (x, hidden), s, rho = counts.entries(rows), counts.of_entries(counts.dispersions, rows), means.of(rows)
+    rates, gain = counts.noise.expected_rates(x, rho, s, hidden)
     return Entries(rho, rates, _highest(rates), gain)
 
 

@@ -19,14 +19,16 @@ from scipy.special import gammaln, xlogy
 from bayesnmf.checks import check_choice, check_dispersion
 from bayesnmf.kernels.cpu import dispersed_draws as kernel
 from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_entries
+from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 from bayesnmf.kernels.cpu.likelihood import entry_rates
-from bayesnmf.noise.abilities import WHOSE, Dispersed, FeatureGroups, Noise
+from bayesnmf.noise.abilities import LEAST, WHOSE, Dispersed, FeatureGroups, Noise, WithRates
 from bayesnmf.noise.checks import check_number_of_dispersions, check_one_dispersion
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.types import Array
 
-LEAST = 1e-10  # dispersion; that of Poisson counts is 0
 SMALL = 1e-4  # dispersions below which log(1 + s) / s and its derivatives are series
+SMALL_MEAN = 1e-3  # αρ below which derivatives are series
+CENTRE, WIDTH = np.log(0.3), 2.0  # of the normal prior of the logarithm of a dispersion
 
 
 def exposure_of(dispersion: Any) -> Any:
@@ -36,7 +38,7 @@ def exposure_of(dispersion: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class NegativeBinomial(Dispersed):
+class NegativeBinomial(WithRates):
     """Negative binomial noise: counts vary more than Poisson counts of the same expected value λ.
 
     With linear variance, λ (1 + s), counts come in clusters, as words do that are repeated once they are used; with
@@ -79,6 +81,8 @@ class NegativeBinomial(Dispersed):
     groups: FeatureGroups | None = None
     combines: ClassVar[bool] = True
     with_supports: ClassVar[bool] = True
+    has_program: ClassVar[bool] = True
+    cures_excess: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_choice(self.variance, "variance", ("linear", "quadratic"))
@@ -116,42 +120,9 @@ class NegativeBinomial(Dispersed):
         """Whether counts can be drawn given the totals of rows."""
         return self.in_clusters and not self.by_feature
 
-    @property
-    def held(self) -> Any:
-        """Which of the dispersions are given where others are learned, (dispersions,) or (1,)."""
-        return np.zeros(1, bool) if self.groups is None else ~np.isnan(self.groups.given)
-
-    @property
-    def entry_dispersions(self) -> Array:
-        """Dispersions above 0 for the entries of a matrix, (n, 1), (1, m) or (1, 1)."""
-        s = np.maximum(np.asarray(self.of_lines(self.dispersion), np.float64), LEAST)
-        return s.reshape((-1, 1) if self.by == "row" else (1, -1))
-
-    def with_dispersion(self, dispersion: Any) -> NegativeBinomial:
-        """Return the noise with another dispersion."""
-        return replace(self, dispersion=dispersion)
-
     def example(self) -> NegativeBinomial:
         """Return a noise of this variance with a known dispersion."""
         return NegativeBinomial(self.variance, 0.5)
-
-    def of_lines(self, dispersions: Any) -> Any:
-        """Return dispersions as those of rows, of features or of all entries: those of matrices as their features'."""
-        return dispersions if self.groups is None else np.asarray(dispersions)[self.groups.codes]
-
-    def of_rows(self, index: Any) -> NegativeBinomial:
-        """Return the noise of some rows."""
-        if self.by != "row" or self.dispersion is None:
-            return self
-        return self.with_dispersion(np.asarray(self.dispersion)[index])
-
-    def of_features(self, index: Any) -> NegativeBinomial:
-        """Return the noise of some features, of all if `index` is None."""
-        if self.groups is not None and index is not None:
-            return replace(self, groups=self.groups._replace(codes=self.groups.codes[index]))
-        if self.by != "feature" or self.dispersion is None or index is None:
-            return self
-        return self.with_dispersion(np.asarray(self.dispersion)[index])
 
     def of_matrix(self, code: int) -> Noise:
         """Return the noise of one of several matrices."""
@@ -206,10 +177,7 @@ class NegativeBinomial(Dispersed):
     def log_pmf(self, counts: Array, means: Array, places: Any = None, log_factorials: Any = None) -> Array:
         """Return log p of each count given its mean, in nats."""
         log_factorials = gammaln(counts + 1) if log_factorials is None else log_factorials
-        s, some = self.entry_dispersions, counts > 0
-        if places is not None:
-            s = s[tuple(place if size > 1 else 0 for place, size in zip(places, s.shape, strict=True))]
-        s = np.broadcast_to(s, counts.shape)
+        s, some = self.of_places(counts.shape, places), counts > 0
         x, rates, own, found = counts[some], means[..., some], s[some], np.zeros(means.shape)
         if self.in_clusters:
             rising = sums_of_entries(np.broadcast_to(x, rates.shape), rates, own)[:, 0].reshape(rates.shape)
@@ -218,10 +186,10 @@ class NegativeBinomial(Dispersed):
         found[..., some] = xlogy(x, rates) + sums_of_entries(x, np.ones_like(own), own)[:, 0]
         return np.asarray(found - (counts + 1 / s) * np.log1p(s * means) - log_factorials)
 
-    def variances(self, means: Array) -> Array:
+    def variances(self, expected: Array) -> Array:
         """Return λ (1 + s) or λ + α λ²."""
         s = self.entry_dispersions
-        return np.asarray(means * (1 + s) if self.in_clusters else means * (1 + s * means))
+        return np.asarray(expected * (1 + s) if self.in_clusters else expected * (1 + s * expected))
 
     def zeros(self, means: Array) -> Array:
         """Return the probability of a count of 0 at each of the means (n, m)."""
@@ -288,22 +256,56 @@ class NegativeBinomial(Dispersed):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, NegativeBinomial):
             return NotImplemented
-        same = (self.variance, self.by, self.known) == (other.variance, other.by, other.known)
-        ours, theirs = (np.zeros((2, 0)) if each is None else each for each in (self.groups, other.groups))
-        same = same and all(np.array_equal(*each, equal_nan=True) for each in zip(ours, theirs, strict=True))
-        return same and (not self.known or np.array_equal(self.dispersion, other.dispersion))
+        return self.variance == other.variance and self.same_as(other)
 
     def __hash__(self) -> int:
         return hash((self.variance, self.by))
 
     def __repr__(self) -> str:
-        if self.dispersion is None:
-            own = "" if self.by is None else f", dispersion={self.by!r}"
-        elif self.by is None:
-            own = f", dispersion={self.dispersion!r}"
-        else:
-            own = f", dispersion=array of {len(self.dispersion):,}, by={self.by!r}"
-        return f"NegativeBinomial({self.variance!r}{own})"
+        return f"NegativeBinomial({', '.join(filter(None, [repr(self.variance), self.shown_dispersion()]))})"
+
+    def log_prior(self, s: Array) -> Array:
+        """Return the log density of a normal distribution of log s, up to a constant."""
+        return -((np.log(s) - CENTRE) ** 2) / (2 * WIDTH**2)
+
+    def derivatives_of_prior(self, s: Array) -> tuple[Array, Array]:
+        """Return both derivatives of the log prior by log s."""
+        return -(np.log(s) - CENTRE) / WIDTH**2, np.full(np.shape(s), -1 / WIDTH**2)
+
+    @property
+    def widest(self) -> float:
+        """Standard deviation of the logarithm of a dispersion of which the counts say nothing."""
+        return WIDTH
+
+    def expected_rates(self, x: Array, rho: Array, s: Array, hidden: Array | None) -> tuple[Array, float]:
+        """Return the means of Gamma(x + 1/α, ρ + 1/α), and Σ ερ − (x + 1/α) log(1 + αρ)."""
+        more = x + 1 / s
+        if hidden is not None:
+            more[hidden], rho[hidden] = 0.0, 0.0
+        rates = more / (rho + 1 / s)
+        return rates, float((rates * rho - more * np.log1p(s * rho)).sum())
+
+    def drawn_rates(self, x: Array, means: Array, s: Array, seed: int, first: int) -> Array:
+        """Draw from Gamma(x + 1/α, λ + 1/α)."""
+        return np.asarray(gamma_draws(x + 1 / s, seed, 1, first_row=first) / (means + 1 / s))
+
+    def sums_of_sizes(self, counts: Any, dispersions: Array) -> Array:
+        """Return ΣL, Σ(x − W) and Σ(x − 2W + V) at λ = 1 of each row, or feature if the dispersions are theirs."""
+        matrix = counts.transposed if self.by_feature else counts.rated
+        ones, s = [np.ones((length, 1)) for length in matrix.shape], self.of_lines(dispersions)
+        return cluster_sums(matrix, ones[0], ones[1].T, (np.broadcast_to(s, len(ones[0])).copy(), None))
+
+    def log_terms(self, x: Array, rho: Array, s: Array) -> Array:
+        """Return −(x + 1/α) log(1 + αρ)."""
+        return -((x + 1 / s) * np.log1p(s * rho))
+
+    def derivatives_of_terms(self, x: Array, rho: Array, s: Array) -> tuple[Array, Array]:
+        """Return both derivatives of −(x + φ) log(1 + y) in log α, with y = αρ and φ = 1/α, by series for small y."""
+        y, phi = s * rho, 1 / s
+        share, small = y / (1 + y), y < SMALL_MEAN
+        once = np.where(small, y * y * (1 / 2 - y * (2 / 3 - y * 3 / 4)), np.log1p(y) - share)
+        twice = np.where(small, y * y * (1 / 2 - y * (4 / 3 - y * 9 / 4)), share**2 - once)
+        return phi * once - x * share, phi * twice - x * share / (1 + y)
 
 
 def _drawn_shares(concentrations: Array, rng: np.random.Generator) -> Array:

@@ -22,6 +22,7 @@ class Poisson(Distributed):
     word: ClassVar[str] = "poisson"
     of_poisson: ClassVar[bool] = True
     with_supports: ClassVar[bool] = True
+    has_program: ClassVar[bool] = True
 
     @property
     def given_totals(self) -> bool:
@@ -41,9 +42,9 @@ class Poisson(Distributed):
         log_factorials = gammaln(counts + 1) if log_factorials is None else log_factorials
         return np.asarray(xlogy(counts, means) - means - log_factorials)
 
-    def variances(self, means: Array) -> Array:
-        """Return the means."""
-        return means
+    def variances(self, expected: Array) -> Array:
+        """Return the expected values."""
+        return expected
 
     def zeros(self, means: Array) -> Array:
         """Return exp(−λ)."""

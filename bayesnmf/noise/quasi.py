@@ -45,6 +45,7 @@ class Quasi(Noise):
     of_poisson: ClassVar[bool] = True
     whole: ClassVar[bool] = False
     from_first_fit: ClassVar[bool] = True
+    cures_excess: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.dispersion is not None:

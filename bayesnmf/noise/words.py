@@ -8,17 +8,19 @@ from bayesnmf.checks import check_choice
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.checks import check_is_word
 from bayesnmf.noise.negative_binomial import NegativeBinomial
-from bayesnmf.noise.poisson import POISSON, Poisson
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.noise.quasi import Quasi
+from bayesnmf.noise.zero_inflated import ZeroInflated
 
 NOISES: dict[str, Noise] = {
-    noise.word: noise for noise in (POISSON, NegativeBinomial("linear"), NegativeBinomial("quadratic"), Quasi())
+    noise.word: noise
+    for noise in (POISSON, NegativeBinomial("linear"), NegativeBinomial("quadratic"), Quasi(), ZeroInflated())
 }
-KINDS: dict[str, type[Noise]] = {kind.__name__: kind for kind in (Poisson, Quasi, NegativeBinomial)}
 OTHERS = dict.fromkeys(
     ("negative_binomial", "negativebinomial", "negbin", "nb", "neg_binomial"),
     "'nb1', with a variance of (1 + s) times the mean, or 'nb2', mean + α mean²",
 ) | dict.fromkeys(("quasi_poisson", "quasipoisson", "overdispersed"), "'quasi'")
+OTHERS |= dict.fromkeys(("zero_inflated", "zeroinflated", "zero_inflated_poisson", "zi"), "'zip'")
 
 
 def check_noise(noise: Any) -> Noise:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bayesnmf.noise.abilities import Noise
+
 
 @dataclass(frozen=True)
 class Algorithm:
@@ -40,8 +42,10 @@ class Algorithm:
         Whether it runs on a GPU.
     masks : bool
         Whether counts may have missing entries.
-    noises : tuple of str
-        Words of the noises that the counts may have.
+    rates : bool
+        Whether entries may have rates, which change with the state.
+    parts : bool
+        Whether counts may be other than whole numbers, as a power of the likelihood makes them.
     why : str
         Difference from the plain algorithm, for messages.
     """
@@ -57,21 +61,20 @@ class Algorithm:
     ends_settled: bool = False
     device: bool = False
     masks: bool = False
-    noises: tuple[str, ...] = ("poisson", "quasi")
+    rates: bool = False
+    parts: bool = True
     why: str = ""
 
 
-FIXED = ("poisson", "quasi", "nb1")  # noises whose exposures are those of rows and features
-ALL = (*FIXED, "nb2")
 ALGORITHMS: dict[str, Algorithm] = {
-    "em": Algorithm(("map",), device=True, masks=True, noises=ALL),
+    "em": Algorithm(("map",), device=True, masks=True, rates=True),
     # Coordinate descent needs only a few more iterations to bring the whole gradient near 0: on newsgroups, K = 10,
     # the distance was 0.02 at tol 1e-8 after 112 iterations, and 0.0004 at 1e-9 after 28 more.
-    "scd": Algorithm(("map",), ("regression",), tol=1e-9, sweeps=3, alternates=True, masks=True, noises=FIXED),
-    "ccd": Algorithm(("map",), ("regression",), tol=1e-9, alternates=True, masks=True, noises=FIXED),
-    "coordinate": Algorithm(("vi",), device=True, masks=True, noises=ALL),
+    "scd": Algorithm(("map",), ("regression",), tol=1e-9, sweeps=3, alternates=True, masks=True),
+    "ccd": Algorithm(("map",), ("regression",), tol=1e-9, alternates=True, masks=True),
+    "coordinate": Algorithm(("vi",), device=True, masks=True, rates=True),
     "settled": Algorithm(
-        ("vi",), alternates=True, uneven=True, masks=True, noises=ALL, why="loadings settle, then the components move"
+        ("vi",), alternates=True, uneven=True, masks=True, rates=True, why="loadings settle, then the components move"
     ),
     "gradient": Algorithm(
         ("vi",),
@@ -80,7 +83,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         uneven=True,
         exchanges=False,
         extrapolates=False,
-        noises=ALL,
+        rates=True,
         why="a gradient step moves both sides at once",
     ),
     "minibatch": Algorithm(
@@ -91,15 +94,24 @@ ALGORITHMS: dict[str, Algorithm] = {
         exchanges=False,
         extrapolates=False,
         ends_settled=True,
-        noises=FIXED,
         why="batches settle their loadings, then take one step of the components",
     ),
-    "allocations": Algorithm(("gibbs",), masks=True, noises=("poisson", "nb1", "nb2")),
-    "marginal": Algorithm(("gibbs",), ("entries",), masks=True, noises=ALL, why="allocations are summed out"),
+    "allocations": Algorithm(("gibbs",), masks=True, rates=True, parts=False),
+    "marginal": Algorithm(("gibbs",), ("entries",), masks=True, rates=True, why="allocations are summed out"),
 }
 
-# Noises beside Poisson of methods without algorithms.
-OF_METHODS = {"nuts": ("nb1", "nb2"), "svi": ("nb1", "nb2"), "smc": ("nb1",)}
+
+def serves(name: str, noise: Noise) -> bool:
+    """Return whether an algorithm fits counts with a noise."""
+    algorithm = ALGORITHMS[name]
+    return (algorithm.rates or not noise.has_entry_rates) and (algorithm.parts or noise.whole)
+
+
+def methods_for(noise: Noise) -> list[str]:
+    """Return the methods that fit counts with a noise, by one of their algorithms or by an ability of the noise."""
+    found = [method for name, each in ALGORITHMS.items() if serves(name, noise) for method in each.methods]
+    found += ["nuts", "svi"] * noise.has_program + ["smc"] * noise.in_clusters
+    return list(dict.fromkeys(found))
 
 
 def algorithms_of(method: str) -> tuple[str, ...]:

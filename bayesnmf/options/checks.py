@@ -9,7 +9,7 @@ from typing import Any
 from bayesnmf.checks import check_choice, check_count, check_flag, check_nonnegative, check_positive, make_plain, shown
 from bayesnmf.noise.abilities import Dispersed, Noise
 from bayesnmf.noise.poisson import POISSON
-from bayesnmf.options.algorithms import ALGORITHMS, OF_METHODS, SCHEDULES, algorithms_of
+from bayesnmf.options.algorithms import ALGORITHMS, SCHEDULES, algorithms_of, methods_for, serves
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import GAMMA_COMPONENTS, check_dispersed, check_has_part, check_tempered
 
@@ -235,14 +235,8 @@ def _options_with_rates(options: Any, noise: Noise) -> Any:
 
 def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) -> None:
     """Refuse what cannot be fitted with a noise other than Poisson."""
-    what, able = f"noise={noise.word!r}", [name for name, each in ALGORITHMS.items() if noise.word in each.noises]
-    methods = dict.fromkeys(each for name in able for each in ALGORITHMS[name].methods)
-    methods |= dict.fromkeys(each for each, words in OF_METHODS.items() if noise.word in words)
-    if not methods:
-        raise ValueError(
-            f"{what} is fitted by no method: no algorithm has {noise.word!r} among its noises; use noise='nb1', or "
-            "name it in those of an algorithm (bayesnmf.options.algorithms)"
-        )
+    what, able = f"noise={noise.word!r}", [name for name in ALGORITHMS if serves(name, noise)]
+    methods = methods_for(noise)
     if method not in methods:
         *first, last = sorted(methods, key="gibbs".__eq__)
         listed = " or ".join(filter(None, [", ".join(map(repr, first)), repr(last)]))

@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 from bayesnmf.checks import nearest
 from bayesnmf.needs import needed_for
 from bayesnmf.noise.abilities import Noise
-from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
+from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of, serves
 from bayesnmf.options.checks import check_options
 from bayesnmf.options.closed_form import BLD, MAP, VI
 from bayesnmf.options.sampled import NUTS, SMC, SVI, Gibbs
@@ -246,7 +246,7 @@ def resolve_options(options: Options, held: bool = True, plain: bool = False) ->
 def allows_regression(noise: Noise, priors: Priors) -> bool:
     """Return whether coordinate descent is right for this noise: it scales rows of proportions to their counts."""
     loadings: Any = priors.loadings
-    able = noise.word in ALGORITHMS["scd"].noises
+    able = serves("scd", noise)
     proportions = not noise.of_poisson and loadings.support != "positive"
     return able and not proportions and not uniformises(noise, priors.components)
 

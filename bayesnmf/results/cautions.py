@@ -225,7 +225,7 @@ def caution_of_noise(fit: FitRecord) -> str:
 
 def noises_for(fit: FitRecord, counts: Counts) -> list[str]:
     """Return the words of the noises beside Poisson's with which counts can be fitted as a fit was, the best first."""
-    return [word for word, noise in NOISES.items() if noise != POISSON and _serves(fit, noise, counts)]
+    return [word for word, noise in NOISES.items() if noise.cures_excess and _serves(fit, noise, counts)]
 
 
 def _serves(fit: FitRecord, noise: Noise, counts: Counts) -> bool:

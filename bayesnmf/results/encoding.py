@@ -26,9 +26,8 @@ from scipy.sparse import csc_array
 import bayesnmf
 from bayesnmf.data.several import SeveralCounts
 from bayesnmf.inference.status import Status
-from bayesnmf.noise.abilities import FeatureGroups
+from bayesnmf.noise.abilities import FeatureGroups, Noise
 from bayesnmf.noise.poisson import POISSON
-from bayesnmf.noise.words import KINDS
 from bayesnmf.options import METHODS, Options, Start
 from bayesnmf.priors import Gamma, Priors, ScaledProportions
 from bayesnmf.priors.families import FAMILIES
@@ -74,11 +73,11 @@ def encode_fit(fit: FitRecord, near: Path) -> Groups:
     if fit.noise != POISSON:
         noise = _fields(fit.noise)
         settings["noise"] = {"kind": type(fit.noise).__name__, **noise}
-        parts = {"dispersion": noise["dispersion"]} if np.ndim(noise["dispersion"]) else {}
+        parts = {name: value for name, value in noise.items() if name != "groups" and np.ndim(value)}
+        settings["noise"] |= dict.fromkeys(parts)
         if (told := settings["noise"].pop("groups", None)) is not None:
             parts |= told._asdict()
         if parts:
-            settings["noise"]["dispersion"] = None
             groups["/noise"] = encode_arrays(parts)
     if fit.batch is not None:
         own = {} if fit.batch.q is None else {f"q_{name}": value for name, value in fit.batch.q.parameters.items()}
@@ -128,7 +127,7 @@ def decode_fit(groups: Groups, near: Path) -> FitRecord:
         moments=decode_arrays(groups["/moments"]) if "/moments" in groups else None,
         intervals=intervals,
         batch=batch,
-        noise=KINDS[WORDS.get(kind := noise.pop("kind"), kind)](**{**noise, **own}),
+        noise=Noise.kinds[WORDS.get(kind := noise.pop("kind"), kind)](**{**noise, **own}),
         estimate=_decode_estimate(groups),
     )
     check_saved_shapes(fit)

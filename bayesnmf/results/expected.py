@@ -60,7 +60,7 @@ def expected(
     tail = (1 - check_fraction(interval, "interval")) / 2
     part = restrict_rows(fit, chosen)
     loadings, components = part.mean_factors
-    means = loadings @ take_features(components, columns)
+    means = part.noise.of_features(columns).expected(loadings @ take_features(components, columns))
     counts = np.concatenate(
         [take_features(block.matrix, columns).toarray().astype(np.float64) for _, block in part.counts.parts()]
     )
@@ -89,5 +89,5 @@ def _mean_and_interval(part: FitRecord, columns: Any, entries: int, tail: float)
     if whole:
         components, factors = take_features(components, columns), take_features(factors, columns)
     left, right = factors_of_means(part, loadings, components, factors, columns)
-    rates = (left @ right).reshape(-1, entries)
+    rates = part.noise.of_features(columns).expected(left @ right).reshape(-1, entries)
     return rates.mean(axis=0), *np.quantile(rates, (tail, 1 - tail), axis=0)

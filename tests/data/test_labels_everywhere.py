@@ -35,6 +35,7 @@ from labelled import (
 
 import bayesnmf
 from bayesnmf import Dirichlet, Priors
+from bayesnmf.noise.abilities import Noise
 from bayesnmf.priors import Distribution
 
 pytestmark = [
@@ -268,8 +269,10 @@ def public_functions():
             continue
         if not module and not (is_dataclass(value) or hasattr(value, "_fields")) and "Warning" not in name:
             yield name, value
-        if (module or inspect.isclass(value)) and not (inspect.isclass(value) and issubclass(value, Distribution)):
-            for each, part in inspect.getmembers(value, inspect.isroutine):  # distributions take arrays of the library
+        if (module or inspect.isclass(value)) and not (
+            inspect.isclass(value) and issubclass(value, Distribution | Noise)
+        ):
+            for each, part in inspect.getmembers(value, inspect.isroutine):  # which take arrays of the library
                 if not each.startswith("_") and str(getattr(part, "__module__", "")).startswith(home):
                     yield f"{name}.{each}", part
 

@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 from bayesnmf.data.dispersed import LEAST
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, evaluate_state, memory_of_ascent, recall_ascent
 from bayesnmf.inference.ascent.course import Progress, Schedule, next_slot
-from bayesnmf.inference.evidence_of_dispersion import LARGEST, evidence_at
+from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import side_like
 from bayesnmf.inference.sides import conditional_of, given_totals
@@ -97,7 +97,7 @@ def at_logs(problem: Problem, like: State, logs: Array) -> tuple[Problem, State]
     state, number = state_of_logs(problem, like, logs), len(learned_dispersions(problem))
     if number:
         counts: Any = problem.counts
-        dispersions = np.clip(np.exp(logs[len(logs) - number :]), LEAST, LARGEST)
+        dispersions = np.clip(np.exp(logs[len(logs) - number :]), LEAST, counts.noise.largest)
         problem = replace(problem, counts=counts.with_dispersions(dispersions))
     return problem, state
 

@@ -175,11 +175,13 @@ class DispersionDraws:
         if self.length is None:
             s = evidence.best(s)
             self.length = REACH * evidence.deviation(s)
-        now, held = evidence.log_density(s), self.problem.counts.noise.held
+        counts: Any = self.problem.counts
+        now, held = evidence.log_density(s), counts.noise.held
         for _ in range(STEPS):
             new = s * np.exp(self.length * self.rng.standard_normal(len(s)))
-            there = evidence.log_density(np.maximum(new, LEAST))
-            kept = (np.log(self.rng.random(len(s))) < there - now) & (new >= LEAST) & ~held
+            there = evidence.log_density(np.clip(new, LEAST, counts.noise.largest))
+            inside = (new >= LEAST) & (new <= counts.noise.largest) & ~held
+            kept = (np.log(self.rng.random(len(s))) < there - now) & inside
             s, now = np.where(kept, new, s), np.where(kept, there, now)
         self._take(s)
 

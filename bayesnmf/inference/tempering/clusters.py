@@ -22,8 +22,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
-from bayesnmf.data.clustered import ClusteredCounts, exposure_of
-from bayesnmf.data.dispersed import CENTRE, LEAST, WIDTH
+from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.inference.draw import Draw
 from bayesnmf.inference.problem import Problem
 from bayesnmf.inference.sampling.marginal_gibbs import Factors
@@ -31,6 +30,8 @@ from bayesnmf.inference.tempering.target import Change, Target, target_of
 from bayesnmf.kernels.cpu.clusters import drawn_clusters_of_entries, sums_of_entries
 from bayesnmf.kernels.cpu.likelihood import LEAST as LEAST_MEAN
 from bayesnmf.kernels.cpu.likelihood import entry_rates
+from bayesnmf.noise.abilities import LEAST
+from bayesnmf.noise.negative_binomial import CENTRE, WIDTH, exposure_of
 from bayesnmf.types import Array
 
 SHORTEST, LONGEST, STEPS = 0.03, 3.0, 3  # lengths of steps in log s, and steps a sweep
@@ -92,7 +93,7 @@ class ClusteredFactors(Factors):
         """Return dispersions of a state after a few Metropolis steps in their logarithms."""
 
         def log_density(s: Array) -> Array:
-            return self.log_likelihoods_of_lines(place, s, rates, self.power) - (np.log(s) - CENTRE) ** 2 / 2 / WIDTH**2
+            return self.log_likelihoods_of_lines(place, s, rates, self.power) + self.counts.noise.log_prior(s)
 
         rates = self.rates(place)
         now = log_density(s)

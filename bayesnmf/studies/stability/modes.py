@@ -108,7 +108,7 @@ def modes(
         What loadings depend on, as for `bayesnmf.fit`.
     covariates : DataFrame, Series, mapping of columns or array (n, p), optional
         Columns that `formula` names, as for `bayesnmf.fit`.
-    noise : {"poisson", "nb1", "nb2", "quasi"}, NegativeBinomial or Quasi
+    noise : {"poisson", "nb1", "nb2", "quasi", "zip"}, NegativeBinomial, Quasi or ZeroInflated
         Noise of every run, with a dispersion of its own if it is learned; "quasi" has that of a fit from the counts.
     observed : booleans (n, m), optional
         Where somebody counted, as for `bayesnmf.fit`.
