@@ -12,6 +12,7 @@ GROUPS = {
     "options": ("BLD", "Checkpoint", "Effort", "Gibbs", "MAP", "NUTS", "SMC", "SVI", "Settings", "Start", "VI"),
     "priors": (
         "Batch", "Dirichlet", "Gamma", "HierarchicalGamma", "NegativeBinomial", "Priors", "Quasi", "ScaledDirichlet",
+        "ZeroInflated",
         "Seeds",
     ),
     "results": (

@@ -46,6 +46,7 @@ GROUPS = {
         ":doc:`Noise </noise>` is how counts vary around their means.",
         (
             "Priors", "Gamma", "Dirichlet", "ScaledDirichlet", "HierarchicalGamma", "NegativeBinomial", "Quasi",
+            "ZeroInflated",
             "Seeds", "Batch",
         ),
     ),

@@ -115,8 +115,7 @@ def test_it_is_fitted_saved_loaded_drawn_checked_scored_and_printed(options, tmp
         drawn = tree["posterior_predictive"]["counts"].values
         assert (drawn == 0).mean() == pytest.approx((COUNTS == 0).mean(), abs=0.03)
         assert np.isfinite(tree["log_likelihood"]["counts"].values).all()
-        checks = bayesnmf.predictive_checks(fit, 5, refits=10, seed=0).table
-        assert checks.loc["share of zeros", "expected"] == pytest.approx((COUNTS == 0).mean(), abs=0.03)
+        assert "share of zeros" not in bayesnmf.predictive_checks(fit, 5, refits=10, seed=0).failed
 
 
 def test_masked_entries_prefer_it():
