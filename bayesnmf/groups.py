@@ -12,8 +12,7 @@ GROUPS = {
     "options": ("BLD", "Checkpoint", "Effort", "Gibbs", "MAP", "NUTS", "SMC", "SVI", "Settings", "Start", "VI"),
     "priors": (
         "Batch", "Dirichlet", "Gamma", "HierarchicalGamma", "NegativeBinomial", "Priors", "Quasi", "ScaledDirichlet",
-        "ZeroInflated",
-        "Seeds",
+        "Seeds", "ZeroInflated",
     ),
     "results": (
         "Agreement", "Assignment", "Calibration", "Consensus", "ConvergenceWarning", "Counts", "DataWarning",

@@ -4,6 +4,7 @@ from bayesnmf.data.batches import Batch as Batch
 from bayesnmf.data.seeds import Seeds as Seeds
 from bayesnmf.noise.negative_binomial import NegativeBinomial as NegativeBinomial
 from bayesnmf.noise.quasi import Quasi as Quasi
+from bayesnmf.noise.zero_inflated import ZeroInflated as ZeroInflated
 from bayesnmf.priors.dirichlet import Dirichlet as Dirichlet
 from bayesnmf.priors.distribution import Distribution as Distribution
 from bayesnmf.priors.gamma import Gamma as Gamma
