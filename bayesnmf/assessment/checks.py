@@ -275,14 +275,16 @@ def check_contrast_weights(contrasts: Any, groups: list[str], text: Any = str) -
     return found
 
 
-def check_weights(given: Any, names: tuple[Any, Any], what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return places and weights of a mapping from pairs of names to weights."""
+def check_weights(
+    given: Any, firsts: Iterable[Any], seconds: Iterable[Any], what: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return places and weights of a mapping from pairs, of a first and a second name, to weights."""
     if hasattr(given, "to_dict"):
         given = given.to_dict()
     if not isinstance(given, Mapping):
         raise TypeError(f"{what} must map pairs to weights, as in {{('a', 0): 1.0}}: found {type(given).__name__}")
     places: list[list[int]] = [[], []]
-    known = [places_of(np.asarray(each)) for each in names]
+    known = [places_of(np.asarray(each)) for each in (firsts, seconds)]
     for pair in given:
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise ValueError(f"{what} must map pairs of names to weights: found {shown(pair)}; give a tuple of two")

@@ -122,8 +122,8 @@ class Quantities:
     def contrast(self, loadings: Mapping[Any, float], components: Mapping[Any, float], *, name: str) -> Quantity:
         """Return a weighted sum of loadings, by (row, component), and of components, by (component, feature)."""
         fit = self.fit
-        of_loadings = check_weights(loadings, (fit.row_names, self.every), "loadings")
-        of_components = check_weights(components, (self.every, fit.feature_names), "components")
+        of_loadings = check_weights(loadings, fit.row_names, self.every, "loadings")
+        of_components = check_weights(components, self.every, fit.feature_names, "components")
         weights = Weights(of_loadings, of_components)
         return Quantity(name, weights.of(Sides(self.loadings, self.components)), weights, "any")
 

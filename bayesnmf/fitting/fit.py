@@ -149,11 +149,19 @@ def fit(
     (rank, given), options = _given(rank, fixed_components, seeds), options_of(method, options)
     kept, seed = _kept_and_seed(checkpoint, seed)
     with progress_context(progress) as report:
-        data, entries = _read(counts, options, weights, (observed, missing), (layer, feature_labels), report)
+        data, entries = _read(counts, options, weights, observed, missing, layer, feature_labels, report)
         own = noise_of_matrices(asked, data) if is_of_matrices(asked, data) else asked
-        data = _with_given(data, (row_names, feature_names), (row_exposure, feature_exposure), entries)
-        data, given = _of_rows(data, given, counts, (batch, formula, covariates))
-        options = served_options(_resolved(options, model, method, data, (rank, given), own), own, method, data)
+        if row_names is not None or feature_names is not None:
+            data = with_names(data, row_names, feature_names)
+        if row_exposure is not None or feature_exposure is not None:
+            data = with_exposures(data, row_exposure, feature_exposure)
+        if any(each is not None for each in entries):
+            data = with_missing(data, *entries)
+        if batch is not None:
+            data = with_batch(data, batch, counts)
+        if formula is not None or covariates is not None:
+            given = given._replace(covariates=read_given(formula, covariates, counts, data))
+        options = served_options(_resolved(options, model, method, data, rank, given, own), own, method, data)
         job = Job(data, model, rank, method, seed, with_own_start(options, data), report, own)
         record = _run(job, kept, given.names)
     return warn_of(Fit.of(record), stacklevel=4)
@@ -177,18 +185,15 @@ def _kept_and_seed(checkpoint: Any, seed: int | None) -> tuple[Checkpoint | None
     return kept, seed_or_new(seed) if kept is None else seed_of(check_seed(seed), kept)
 
 
-def _of_rows(data: Counts, given: Beforehand, source: Any, parts: tuple[Any, Any, Any]) -> tuple[Counts, Beforehand]:
-    """Return counts with batches of their rows, and what is given, with the covariates of these, if there are some."""
-    batch, formula, covariates = parts
-    if batch is not None:
-        data = with_batch(data, batch, source)
-    if formula is None and covariates is None:
-        return data, given
-    return data, given._replace(covariates=read_given(formula, covariates, source, data))
-
-
 def _read(
-    counts: Any, options: Any, weights: Any, entries: tuple[Any, Any], labels: tuple[Any, Any], told: ProgressReport
+    counts: Any,
+    options: Any,
+    weights: Any,
+    observed: Any,
+    missing: Any,
+    layer: str | None,
+    feature_labels: str | None,
+    told: ProgressReport,
 ) -> tuple[Counts, tuple[Any, Any, Any]]:
     """Return counts as the package has them, and the missing entries that are left to be told.
 
@@ -196,31 +201,19 @@ def _read(
     """
     dtype = getattr(options, "dtype", "float64")
     if is_several(counts) or weights is not None:
-        given = {"observed": entries[0], "missing": entries[1], "weights": weights}
-        return open_several(counts, dtype, *labels, told, **given), (None, None, None)
-    marked = entries[1] is not None or isinstance(counts, np.ma.MaskedArray)
-    counts, own = without_missing(counts, entries[1]) if marked else (counts, None)
+        given = {"observed": observed, "missing": missing, "weights": weights}
+        return open_several(counts, dtype, layer, feature_labels, told, **given), (None, None, None)
+    marked = missing is not None or isinstance(counts, np.ma.MaskedArray)
+    counts, own = without_missing(counts, missing) if marked else (counts, None)
     if isinstance(counts, np.ndarray):
-        return as_counts(counts, dtype=dtype, layer=labels[0], feature_labels=labels[1]), (own, *entries)
-    return open_counts(counts, dtype, *labels, told, entries[1]), (own, *entries)
+        data = as_counts(counts, dtype=dtype, layer=layer, feature_labels=feature_labels)
+    else:
+        data = open_counts(counts, dtype, layer, feature_labels, told, missing)
+    return data, (own, observed, missing)
 
 
-def _with_given(
-    data: Counts, names: tuple[Any, Any], exposures: tuple[Any, Any], entries: tuple[Any, Any, Any]
-) -> Counts:
-    """Return counts with the names, the exposures and the missing entries that are given beside them."""
-    if any(each is not None for each in names):
-        data = with_names(data, *names)
-    if any(each is not None for each in exposures):
-        data = with_exposures(data, *exposures)
-    if any(each is not None for each in entries):
-        data = with_missing(data, *entries)
-    return data
-
-
-def _resolved(options: Any, model: str, method: str, data: Counts, parts: tuple[int, Beforehand], noise: Noise) -> Any:
+def _resolved(options: Any, model: str, method: str, data: Counts, rank: int, given: Beforehand, noise: Noise) -> Any:
     """Return options with priors, algorithm and start in place of None; refuse combinations that cannot be fitted."""
-    rank, given = parts
     priors = resolve_priors(model, data, rank, options.priors, given, METHODS[method].default_shapes)
     if given.seeds is not None:
         check_start_has_seeds(getattr(options, "start", None), given.seeds)

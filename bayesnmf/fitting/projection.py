@@ -94,7 +94,7 @@ def project(
     check_count(seed, "seed", minimum=0)
     if covariates is None and fit.priors.loadings.has_effects and is_annotated(counts):  # type: ignore[union-attr]
         covariates = counts.obs
-    given, reference = _opened(counts, (observed, missing), (layer, feature_labels), fit.counts.dtype), fit
+    given, reference = _opened(counts, observed, missing, layer, feature_labels, fit.counts.dtype), fit
     data = of_features(given, fit.counts)
     data = with_known_batch(with_exposures(data, row_exposure), batch, fit.counts.batch, counts)
     check_total(data)
@@ -128,12 +128,14 @@ def transform(fit: FitRecord, counts: Any, *how: Any) -> Array:
     return found.loadings
 
 
-def _opened(counts: Any, entries: tuple[Any, Any], labels: tuple[Any, Any], dtype: Any) -> Counts:
+def _opened(
+    counts: Any, observed: Any, missing: Any, layer: str | None, feature_labels: str | None, dtype: Any
+) -> Counts:
     """Return counts of one or several matrices with their missing entries."""
     if is_several(counts):
-        return open_several(counts, dtype, *labels, observed=entries[0], missing=entries[1])
-    counts, own = without_missing(counts, entries[1])
-    return with_missing(open_counts(counts, dtype, *labels, missing=entries[1]), own, *entries)
+        return open_several(counts, dtype, layer, feature_labels, observed=observed, missing=missing)
+    counts, own = without_missing(counts, missing)
+    return with_missing(open_counts(counts, dtype, layer, feature_labels, missing=missing), own, observed, missing)
 
 
 def noise_of_new_rows(fit: FitRecord, data: Counts) -> Noise:

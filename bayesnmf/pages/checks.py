@@ -17,6 +17,7 @@ from bayesnmf.places import check_file_to_write, check_plots_can_be_drawn
 from bayesnmf.plots.checks import check_known
 from bayesnmf.studies.selection.result import Selection
 from bayesnmf.studies.stability.result import Modes
+from bayesnmf.types import Array
 
 
 def check_page(path: str | os.PathLike[str]) -> Path:
@@ -47,7 +48,7 @@ def check_source(source: Any, kinds: tuple[type[Any], type[Any]], given: Given) 
                 f"{name} must be a result of bayesnmf.{of}: found {shown(value)}; give one, or leave it out"
             )
     if given.selection is not None and given.selection.totals is not None:  # of an older version
-        _check_counts("selection", source, given.selection.totals)
+        _check_counts("selection", source, *given.selection.totals)
     if given.modes is not None and given.modes.best.components.shape != source.components.shape:
         rank, features = given.modes.best.components.shape
         raise ValueError(
@@ -55,23 +56,24 @@ def check_source(source: Any, kinds: tuple[type[Any], type[Any]], given: Given) 
             f"{rank} and {features:,}; run bayesnmf.modes with the counts and the rank of the fit"
         )
     if given.modes is not None:
-        _check_counts("modes", source, _totals_of(given.modes.best.counts))
+        _check_counts("modes", source, *_totals_of(given.modes.best.counts))
 
 
-def _check_counts(name: str, fit: Any, totals: tuple[Any, Any]) -> None:
+def _check_counts(name: str, fit: Any, row_totals: Array, feature_totals: Array) -> None:
     """Refuse what was made of counts of another shape, or with other totals of rows and features."""
     own, what = fit.counts, f"bayesnmf.{'select' if name == 'selection' else name}"
     told = f"{name} must be made of the counts of the fit, {own.shape[0]:,} × {own.shape[1]:,}: found"
     cure = f"run {what} with the counts of the fit"
-    n, m = map(len, totals)
+    n, m = len(row_totals), len(feature_totals)
     if (n, m) != tuple(own.shape):
         raise ValueError(f"{told} {n:,} × {m:,}; {cure}")
-    compared = slice(1, None) if is_weighted(own) else slice(None)  # rows of weighted matrices have other totals
-    if not all(map(np.allclose, totals[compared], _totals_of(own)[compared])):
+    rows, features = _totals_of(own)
+    same = is_weighted(own) or np.allclose(row_totals, rows)  # rows of weighted matrices have other totals
+    if not (same and np.allclose(feature_totals, features)):
         raise ValueError(f"{told} other totals of rows or features; {cure}")
 
 
-def _totals_of(counts: Any) -> tuple[Any, Any]:
+def _totals_of(counts: Any) -> tuple[Array, Array]:
     """Return the totals of rows, and those of features as they were before their matrices were weighted."""
     features = counts.feature_totals
     if is_weighted(counts):

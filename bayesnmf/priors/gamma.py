@@ -227,7 +227,7 @@ class Gamma(Distribution, Every):
 
     def learned_from(self, statistics: list[Array]) -> Gamma:
         """Return the Gamma that maximises E_q log p (`learned_gamma`)."""
-        return Gamma(*learned_gamma((self.shape, self.rate), *statistics))
+        return Gamma(*learned_gamma(self.shape, self.rate, *statistics))
 
     def gradient(self, best: Gamma) -> list[Array]:
         """Return the derivatives of the ELBO by log shape and log rate; 0 if q equals the conditional `best`."""

@@ -30,13 +30,14 @@ def _shared_mean(values: Array, like: Any) -> Array:
     return values.mean(axis=axes, keepdims=True, dtype=np.float64)
 
 
-def learned_gamma(given: tuple[Any, Any], mean: Array, expected_log: Array) -> tuple[Array, Array]:
+def learned_gamma(given_shape: Any, given_rate: Any, mean: Array, expected_log: Array) -> tuple[Array, Array]:
     """Return shape and rate of the Gamma prior that maximises E log p, given E[x] and E[log x].
 
     They solve log a − ψ(a) = log E − E log and rate = a / E, within the limits above. Where the limits would make the
-    objective lower than at the given shape and rate, the given ones are returned. Array shapes are those of `given`.
+    objective lower than at the given shape and rate, the given ones are returned. Array shapes are those of
+    `given_shape`.
     """
-    mean, expected_log = _shared_mean(mean, given[0]), _shared_mean(expected_log, given[0])
+    mean, expected_log = _shared_mean(mean, given_shape), _shared_mean(expected_log, given_shape)
     log_mean = np.log(np.maximum(mean, np.finfo(np.float64).tiny))
     spread = np.clip(log_mean - expected_log, LEAST_SPREAD, MOST_SPREAD)
     # Start from Minka, "Estimating a Gamma distribution" (2002), accurate to a few per cent; Newton steps are in 1 / a.
@@ -51,9 +52,10 @@ def learned_gamma(given: tuple[Any, Any], mean: Array, expected_log: Array) -> t
             break
     shape = np.clip(shape, LEAST, MOST)
     rate = np.exp(np.clip(np.log(shape) - log_mean, np.log(LEAST_RATE), np.log(MOST_RATE)))
+    given = given_shape, given_rate
     old_shape, old_rate = (np.asarray(each, np.float64).reshape(shape.shape) for each in given)
     worse = _gamma_height(shape, rate, mean, expected_log) < _gamma_height(old_shape, old_rate, mean, expected_log)
-    size = np.shape(given[0])
+    size = np.shape(given_shape)
     shape, rate = np.where(worse, old_shape, shape), np.where(worse, old_rate, rate)
     return shape.reshape(size), rate.reshape(size)
 
