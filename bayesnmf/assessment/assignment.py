@@ -16,7 +16,6 @@ from scipy.stats import trim_mean
 
 import bayesnmf
 from bayesnmf.assessment.assignment_result import Assignment
-from bayesnmf.assessment.extra_components import aligned, first_extra
 from bayesnmf.checks import check_count, check_fraction, check_seed
 from bayesnmf.data.batches import check_no_batches
 from bayesnmf.data.blocks.opening import open_counts
@@ -27,9 +26,11 @@ from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.probabilities import log_likelihood
 from bayesnmf.fitting.checkpointing import kept_in, seed_of
 from bayesnmf.fitting.checks import check_known_components
+from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.fitting.known import catalogue_of, in_order_of
 from bayesnmf.fitting.settings import describe_value, digest_of_counts
+from bayesnmf.inference.alignment import match_components
 from bayesnmf.inference.checkpoints.slots import keeping
 from bayesnmf.inference.sampling.presence import (
     Drawn,
@@ -44,6 +45,7 @@ from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.negative_binomial import NegativeBinomial
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.noise.words import check_noise
+from bayesnmf.options import MAP
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.priors.specification import PARAMETER
 from bayesnmf.results.dispersion import in_words
@@ -53,6 +55,50 @@ from bayesnmf.types import Array, NoiseName
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+ROUNDS = 30, 10  # of a chain without extra components: before, and kept
+FAR = 1.5  # standard deviations from which counts above their means are looked at
+LEAST = 1e-4  # of a feature at the beginning
+
+
+def first_extra(counts: Counts, known: Array, number: int, noise: Noise, seed: int) -> Array:
+    """Return components (number, m) of the counts that known components explain least, which rows sum to 1.
+
+    They are those of a fit by EM to what counts are above the means of a short chain, in entries far above them.
+    """
+    if not number:
+        return known[:0]
+    nothing = known[:0]
+    drawn = draw_chain(counts, (known, nothing), noise, ROUNDS, np.random.default_rng([seed, 0, 0]), lambda _: None)
+    if not drawn.whole:
+        raise KeyboardInterrupt
+    means = np.asarray(drawn.loadings.mean(axis=0)).reshape(len(counts.row_totals), -1) @ known
+    spread = drawn.shared[:, 1].mean()
+    above = np.maximum(counts.dense - means, 0.0)
+    above[above < FAR * np.sqrt(means * (1.0 + spread * (means if noise.has_entry_rates else 1.0)))] = 0.0
+    if counts.mask is not None:
+        above[counts.mask.missing.toarray() > 0] = 0.0
+    found = fit(np.ceil(above), rank=number, method="map", seed=seed, options=MAP(max_iter=500)).components + LEAST
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+
+def aligned(chains: list[Drawn]) -> list[Drawn]:
+    """Return the chains with extra components in the order of the first chain, matched by cosines of their means."""
+    first, number = chains[0].extra.mean(axis=0), chains[0].extra.shape[1]
+    if not number:
+        return chains
+    found = chains[:1]
+    for each in chains[1:]:
+        order = match_components(each.extra.mean(axis=0), first)
+        n, rank = each.presence.shape
+        columns = np.concatenate([np.arange(rank - number), rank - number + order])
+        loadings = csr_array(each.loadings[:, (np.arange(n)[:, None] * rank + columns).ravel()])
+        found.append(
+            Drawn(loadings, each.presence[:, columns], each.prevalence[:, columns], each.shared, each.extra[:, order])
+        )
+    return found
+
 
 DOUBTFUL = 0.05  # chances from here to 1 less it are judged by R-hat
 R_HAT, MANY = 1.2, 0.1  # R-hat that is high, and the share of the doubtful chances above it that is cautioned of

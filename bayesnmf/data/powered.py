@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.data.clustered import ClusteredCounts
+from bayesnmf.data.clustered import ClusteredCounts, UniformisedCounts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.dispersed import DispersedCounts
 from bayesnmf.data.rated import RatedCounts
-from bayesnmf.data.uniformised import UniformisedCounts
 from bayesnmf.data.wrapped import WrappedCounts
 from bayesnmf.noise.abilities import Dispersed, Noise
 from bayesnmf.priors.specification import uniformises

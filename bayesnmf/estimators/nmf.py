@@ -11,10 +11,12 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayesnmf.assessment.scoring import MOST_SCORE_DRAWS, SCORE_DRAWS, background, for_thinned, score
+from bayesnmf.checks import check_choice
 from bayesnmf.data.annotated import counts_within, is_annotated
 from bayesnmf.data.blocks.opening import as_table, features_of, may_be_on_disk, open_counts
 from bayesnmf.data.checks import check_complete, check_missing_word
@@ -27,13 +29,45 @@ from bayesnmf.data.seeds import seeds_of
 from bayesnmf.data.splitting import halves_of_rows
 from bayesnmf.data.suspicions import warn_of_data, warn_of_empty_rows
 from bayesnmf.data.texts import check_no_texts
-from bayesnmf.estimators.checks import check_not_negative, check_one_matrix, check_streamed
-from bayesnmf.estimators.settings import options_of, options_of_stream, seed_of
+from bayesnmf.estimators.checks import (
+    check_no_generator,
+    check_not_negative,
+    check_one_matrix,
+    check_options_given,
+    check_streamed,
+)
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.streaming import MinibatchVI
+from bayesnmf.options import METHODS, VI
 from bayesnmf.priors import Priors
 from bayesnmf.types import Array, MethodName, ModelName
+
+LARGEST_SEED = 2**31 - 1
+SINGLE = ("priors", "tol", "max_iter", "restarts")  # settings that may stand in place of options
+OF_STREAMS = ("priors", "start", "batch_size", "forgetting", "delay", "sweeps", "learn", "dtype", "threads", "device")
+
+
+def options_of(estimator: Any, dtype: str) -> Any:
+    """Return the options of the method: those given as a whole, or of single settings and the type of the counts."""
+    known = METHODS[check_choice(estimator.method, "method", METHODS)].options
+    given = {name: getattr(estimator, name) for name in SINGLE if getattr(estimator, name) is not None}
+    check_options_given(given, estimator.options, known, estimator.method)
+    if estimator.options is not None:
+        return estimator.options
+    return known(**given, **({"dtype": dtype} if "dtype" in known.__dataclass_fields__ else {}))
+
+
+def options_of_stream(estimator: Any, dtype: str) -> VI:
+    """Return the options of a stream, which has no stopping rule, one start and an algorithm of its own."""
+    given = options_of(estimator, dtype)
+    return VI(algorithm="minibatch", **{name: getattr(given, name) for name in OF_STREAMS})
+
+
+def seed_of(estimator: Any) -> int:
+    """Return the seed of a fit."""
+    return int(check_random_state(check_no_generator(estimator.random_state)).randint(LARGEST_SEED))
+
 
 TYPES = [np.float64, np.float32]
 

@@ -21,14 +21,13 @@ from bayesnmf.data.joining import noise_of_matrices
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import with_names
 from bayesnmf.data.seeds import Seeds
-from bayesnmf.fitting.batched import run_with_batch
 from bayesnmf.fitting.checkpointing import EACH, run_with_checkpoint, seed_of
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.intervals import NEEDED, check_intervals, with_named_intervals
 from bayesnmf.fitting.job import Job, ProgressReport, check_combination, progress_context, resolve_priors
 from bayesnmf.fitting.keeping import with_draws
 from bayesnmf.fitting.known import NOTHING, RANK, Beforehand, given_of, with_given_names
-from bayesnmf.fitting.noisy import run_with_noise
+from bayesnmf.fitting.noisy import run_with_batch, run_with_noise
 from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.poisson import POISSON

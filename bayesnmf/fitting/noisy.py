@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from bayesnmf.data.batched import BatchedCounts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.missing import with_missing
 from bayesnmf.data.powered import working_counts
@@ -28,6 +29,15 @@ from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_has_dispersion
 from bayesnmf.results.dispersion import overall_dispersion
 from bayesnmf.results.record import LEARNED, FitRecord
+
+
+def run_with_batch(job: Job) -> FitRecord:
+    """Run the method of a job for counts in batches, and return the record of its fit."""
+    shape = job.counts.batch.shape
+    counts = BatchedCounts.in_batches(job.counts, shape, learned=shape is None)
+    found = METHODS[job.method].run(replace(job, counts=counts))
+    return replace(found, counts=job.counts, noise=job.noise)
+
 
 RESTARTED = ("restarts", "worst_restart")  # diagnostics of the first fit, under Poisson noise
 

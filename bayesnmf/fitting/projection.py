@@ -16,6 +16,9 @@ from bayesnmf.data.blocks.opening import open_counts, open_several
 from bayesnmf.data.checks import check_new_exposure
 from bayesnmf.data.conversion import check_integer_counts, is_several
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.covariates.checks import check_given, check_no_covariates
+from bayesnmf.data.covariates.coding import Coding
+from bayesnmf.data.covariates.reading import design_of
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import of_features
@@ -23,7 +26,6 @@ from bayesnmf.data.powered import working_counts
 from bayesnmf.data.suspicions import warn_of_empty_rows
 from bayesnmf.fitting.checks import check_total
 from bayesnmf.fitting.closed_form import fit_of_ascent
-from bayesnmf.fitting.covariates import prior_of_draw, with_covariates_of_rows
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_rows
@@ -33,7 +35,8 @@ from bayesnmf.inference.sampling.marginal_gibbs import factors_of
 from bayesnmf.inference.sides import allocate, objective
 from bayesnmf.inference.status import Status
 from bayesnmf.noise.abilities import Dispersed, Noise
-from bayesnmf.priors.checks import check_exposures
+from bayesnmf.priors.checks import check_exposures, check_one_prior_for_all_rows
+from bayesnmf.priors.log_linear import EFFECTS, SHAPES
 from bayesnmf.priors.pair import replace_sides
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.priors.values import separate_scale, stack_values
@@ -41,6 +44,29 @@ from bayesnmf.results.estimates import Draws
 from bayesnmf.results.given_components import components_of, loadings_given_components
 from bayesnmf.results.record import HELD, FitRecord, Reference
 from bayesnmf.types import Array
+
+
+def with_covariates_of_rows[F: FitRecord](fit: F, covariates: Any, row_names: Array) -> F:
+    """Return the fit with the prior of new rows, which depends on their covariates where the fit had some."""
+    prior: Any = fit.priors.loadings
+    if not prior.has_effects:
+        check_no_covariates(covariates)
+        check_one_prior_for_all_rows(prior)
+        return fit
+    check_given(covariates, "transform")
+    coding = Coding.of_text(prior.coding)
+    own = replace(prior, design=design_of(coding, covariates, row_names))
+    return replace(fit, priors=replace_sides(fit.priors, loadings=own))
+
+
+def prior_of_draw(prior: Any, statistics: dict[str, Array] | None, place: int) -> Any:
+    """Return the prior of loadings with the effects of one draw among those of all chains."""
+    if not prior.has_effects or statistics is None:
+        return prior
+    effects, shapes = statistics[EFFECTS].reshape(-1, *prior.effects.shape), statistics.get(SHAPES)
+    shape = None if shapes is None else shapes.reshape(-1, 1, prior.effects.shape[1])[place]
+    return prior.with_effects(effects[place], shape)
+
 
 MAX_ITER, TOL = 2000, 1e-8
 COMPONENT_DRAWS = 200

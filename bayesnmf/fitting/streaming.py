@@ -1,22 +1,33 @@
-"""Variational inference from a stream: blocks of rows that need not fit into memory together."""
+"""Variational inference from a stream: blocks of rows that need not fit into memory together.
+
+The noise of a stream: the counts of its blocks as routines for Poisson counts see them, and its dispersion.
+
+A dispersion s that is not given moves with every batch by the fraction ρ of the components' step, along Newton's step
+in log s for all rows as they would be if they were like the batch, n / |batch| times its log-likelihood (Robbins &
+Monro 1951).
+"""
 
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, vstack
 
 from bayesnmf.checks import check_count, check_rank, seed_or_new
 from bayesnmf.data.batches import check_no_batches
-from bayesnmf.data.checks import check_exposed_alike, check_new_exposure
+from bayesnmf.data.checks import check_exposed_alike, check_new_exposure, check_noise_of_stream
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
+from bayesnmf.data.mask import Mask, as_pattern
 from bayesnmf.data.missing import is_nan, with_missing, without_missing
 from bayesnmf.data.naming import of_features
-from bayesnmf.data.suspicions import warn_of_empty_rows
+from bayesnmf.data.powered import working_counts
+from bayesnmf.data.suspicions import DataWarning, warn_of_empty_rows
 from bayesnmf.fitting.checks import check_has_learned, check_rows_of_stream, check_stream, check_total
 from bayesnmf.fitting.closed_form import batching_of, fit_of_ascent
 from bayesnmf.fitting.fitted import Fit
@@ -24,12 +35,11 @@ from bayesnmf.fitting.job import Job, check_combination, resolve_priors
 from bayesnmf.fitting.known import RANK
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.fitting.projection import MAX_ITER, TOL
-from bayesnmf.fitting.stream_blocks import FirstRows, stacked
-from bayesnmf.fitting.stream_noise import StreamNoise
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
 from bayesnmf.inference.ascent.minibatch import RunningComponents, step_on_batch
 from bayesnmf.inference.ascent.settled_loadings import FINAL_ITER, FINAL_TOL, even_loadings
 from bayesnmf.inference.ascent.single_rows import rows_to_change, settle_blocks
+from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.status import Status
@@ -40,9 +50,97 @@ from bayesnmf.options.checks import check_mask_served, check_options, served_opt
 from bayesnmf.options.methods import resolve_options
 from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
-from bayesnmf.priors.specification import SPARSE, model_and_rank
+from bayesnmf.priors.specification import MODELS, SPARSE, model_and_rank
 from bayesnmf.results.record import LEARNED
 from bayesnmf.types import Array, ModelName, NoiseName
+
+
+class FirstRows:
+    """The rows of the first block, to notice if they come again.
+
+    Parameters
+    ----------
+    stated : bool
+        Whether the number of different rows is stated, so that they may.
+    """
+
+    def __init__(self, stated: bool) -> None:
+        self.stated = stated
+        self.left: Array | None = None  # those that have not come again
+
+    def see(self, data: Counts) -> None:
+        """Warn once if the rows of the first block come again, in any order and blocks.
+
+        A few rows may be equal by chance, so at least five different rows must all have come again.
+        """
+        weights = np.random.default_rng(0).standard_normal(data.shape[1])
+        rows = np.unique(data.matrix @ weights)  # equal for equal rows
+        if self.left is None:
+            self.left = rows if len(rows) >= 5 and not self.stated else np.zeros(0)
+        elif len(self.left):
+            self.left = np.setdiff1d(self.left, rows, assume_unique=True)
+            if len(self.left):
+                return
+            warnings.warn(
+                "the rows of the first block have come again: repeated rows count as new ones, so the posterior of "
+                "the components becomes too narrow; give bayesnmf.MinibatchVI(total_rows=...), the number of different "
+                "rows",
+                DataWarning,
+                stacklevel=3,
+            )
+
+
+def stacked(blocks: list[Counts]) -> Counts:
+    """Return the rows of several blocks with the same features."""
+    first = blocks[0]
+    exposure = None if first.row_exposure is None else np.concatenate([each.row_exposure for each in blocks])
+    names, matrix = np.concatenate([each.row_names for each in blocks]), csr_array(vstack([b.matrix for b in blocks]))
+    lost = [csr_array(each.shape) if each.mask is None else each.mask.missing for each in blocks]
+    mask = None if all(each.mask is None for each in blocks) else Mask.of(as_pattern(vstack(lost)))
+    return replace(first, matrix=matrix, row_names=names, row_exposure=exposure, mask=mask)
+
+
+class StreamNoise:
+    """The noise of a stream.
+
+    Parameters
+    ----------
+    noise : Noise
+        Noise as it was asked for.
+    model : str
+
+    Attributes
+    ----------
+    now : Noise
+        Noise with the dispersion that has been learned so far.
+    learned : bool
+        Whether the dispersion is learned.
+
+    Raises
+    ------
+    ValueError
+        A dispersion of each row, or one that a Poisson fit of all rows would have to find.
+    """
+
+    def __init__(self, noise: Noise, model: str) -> None:
+        self.asked = self.now = check_noise_of_stream(noise)
+        self.model, self.learned = model, not noise.known
+
+    def working(self, data: Counts, priors: Priors) -> Counts:
+        """Return the counts of a block as routines for Poisson counts see them."""
+        if not self.now.known:
+            begun: Any = self.now
+            self.now = begun.with_first_dispersion(data.shape)
+        totals, components = MODELS[self.model].given_totals, priors.components
+        return working_counts(data, self.now, given_totals=totals, learned=self.learned, components=components)
+
+    def learn(self, problem: Problem, state: State, share: float, rate: float, threads: int | None) -> None:
+        """Move a dispersion that is learned, given a batch and by how much there are more rows in all."""
+        if self.learned:
+            counts: Any = problem.counts
+            s = evidence_at(problem, state, threads).moved(counts.dispersions, share, rate)
+            self.now = counts.with_dispersions(s).noise
+
 
 # Rows for the start. On four fifths of nips, LDA, K = 20, ten epochs of blocks of 256 rows, the perplexity of withheld
 # rows was 2,203 with a start from 256 rows, 2,105 from 512, 2,044 from 1,024, and 2,007 by all rows at once.

@@ -12,7 +12,6 @@ from bayesnmf.assessment.markers import markers
 from bayesnmf.data.mutations import read_types
 from bayesnmf.data.several import SeveralCounts
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.pages.of_matrices import shared_among_matrices
 from bayesnmf.pages.parts import Figure, Number, Section, Table, drawn, share
 from bayesnmf.pages.reading import Read
 from bayesnmf.pages.words import MARKERS
@@ -21,6 +20,27 @@ from bayesnmf.plots.style import SHOWN
 from bayesnmf.results.intervals import for_intervals
 from bayesnmf.results.markers import leading_features
 from bayesnmf.text import rate
+
+
+def shared_among_matrices(fit: Fit) -> Section:
+    """Return how the expected counts of each component are shared among matrices, with intervals."""
+    shares = [_in_words(each) for each in fit.matrices().to_dict("records")]
+    counts: Any = fit.counts
+    number = len(counts.matrices.names)
+    rows = [[title, *shares[k * number : (k + 1) * number]] for k, title in enumerate(fit.component_titles)]
+    return Section(
+        "Matrices",
+        ["Loadings are shared. These are parts of a component's expected counts, for a sample in all matrices."],
+        tables=[Table(["component", *counts.matrices.names], rows)],
+    )
+
+
+def _in_words(row: dict[Any, Any]) -> Number:
+    if "lower" not in row:
+        return share(row["share"])
+    text = f"{row['share']:.1%} [{row['lower']:.1%}, {row['upper']:.1%}]"
+    return Number(text, row["share"], row["lower"], row["upper"])
+
 
 DRAWS, MARKED, NAMED = 200, 10, 5
 LONG = 30  # rows of a table beyond which it is on the screen alone

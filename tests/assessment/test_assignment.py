@@ -14,11 +14,16 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import gamma, nbinom, poisson
 
 import bayesnmf
-from bayesnmf.assessment.assignment import BELOW, BETWEEN, _r_hat_of
-from bayesnmf.assessment.extra_components import aligned
+from bayesnmf.assessment.assignment import BELOW, BETWEEN, _r_hat_of, aligned
 from bayesnmf.inference.sampling import presence
-from bayesnmf.inference.sampling.extra_components import CONCENTRATION, draw_extra
-from bayesnmf.inference.sampling.presence import Drawn, draw_chain, judge, quantiles_of_stored
+from bayesnmf.inference.sampling.presence import (
+    CONCENTRATION,
+    Drawn,
+    draw_chain,
+    draw_extra,
+    judge,
+    quantiles_of_stored,
+)
 from bayesnmf.kernels.cpu.presence_draws import draw_presence, judge_presence, refit_presence
 from bayesnmf.kernels.cpu.supports import LINEAR, POISSON, QUADRATIC, Model
 from bayesnmf.kernels.cpu.threads import even_bounds

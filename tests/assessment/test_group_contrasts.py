@@ -12,8 +12,7 @@ from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import MAP
-from bayesnmf.assessment.group_contrasts import collect, described
-from bayesnmf.assessment.group_design import design_of_names
+from bayesnmf.assessment.group_contrasts import collect, described, design_of_names
 from bayesnmf.inference.alignment import match_components
 
 COLUMNS = [

@@ -14,7 +14,7 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import VI, Dirichlet, Gamma, MinibatchVI, NegativeBinomial, Priors, Quasi
 from bayesnmf.assessment.bounds import state_of_fit
-from bayesnmf.estimators.settings import seed_of
+from bayesnmf.estimators.nmf import seed_of
 from bayesnmf.inference.ascent.single_rows import BLOCK_ROWS
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
 

@@ -14,8 +14,7 @@ from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
 from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.sides import allocate, objective
-from bayesnmf.inference.starts.exchanging import exchange_components
-from bayesnmf.inference.starts.split_merge import Exchanges
+from bayesnmf.inference.starts.exchanging import Exchanges, exchange_components
 from bayesnmf.inference.starts.states import flat_problem
 from bayesnmf.inference.status import INTERRUPTED, Status
 

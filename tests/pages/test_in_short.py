@@ -16,11 +16,10 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, Status
 from bayesnmf.noise.words import NOISES
 from bayesnmf.pages.checks import check_source
-from bayesnmf.pages.cloud import cloud_of
 from bayesnmf.pages.in_short import in_short, tiles
 from bayesnmf.pages.of_components import _table
 from bayesnmf.pages.of_evidence import UNTESTED, rank_in_words, unstable
-from bayesnmf.pages.of_samples import typical_rows
+from bayesnmf.pages.of_samples import cloud_of, typical_rows
 from bayesnmf.pages.reading import Given, Read
 from bayesnmf.pages.words import listed
 from bayesnmf.results.cautions import excess_of_noise

@@ -20,8 +20,8 @@ from bayesnmf.assessment.scoring import background
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.splitting import split_counts
 from bayesnmf.studies.stability import running
-from bayesnmf.studies.stability.cautions import _listed as listed_starts
 from bayesnmf.studies.stability.predicting import per_count, probabilities_of
+from bayesnmf.studies.stability.result import _listed as listed_starts
 from bayesnmf.studies.stability.running import seed_of
 
 STARTS = 12

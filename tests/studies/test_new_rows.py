@@ -8,7 +8,7 @@ import bayesnmf
 from bayesnmf import VI, Dirichlet, Gamma, Priors
 from bayesnmf.assessment.scoring import MIXED
 from bayesnmf.data.conversion import as_counts
-from bayesnmf.studies.selection.new_rows import hidden_features, loadings_prior, predict_hidden
+from bayesnmf.studies.selection.held_out import hidden_features, loadings_prior, predict_hidden
 
 NEW = np.array([[3, 0, 5, 9, 2, 1], [0, 7, 1, 0, 4, 6], [0, 0, 0, 2, 0, 3], [4, 1, 2, 0, 0, 0], [0, 0, 0, 0, 0, 0]])
 HIDDEN = np.array([False, True, False, False, True, True])
