@@ -6,8 +6,11 @@ by the files beside it, and turned if it has features in its rows. Nothing is ev
 
 from __future__ import annotations
 
+import gzip
+import itertools
 import os
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -18,7 +21,6 @@ import numpy as np
 
 from bayesnmf.checks import check_choice, check_flag, check_path
 from bayesnmf.data.annotated import is_annotated, where_raw_counts_are
-from bayesnmf.data.called import MAKERS, mutations_listed_in
 from bayesnmf.data.conversion import convert
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.layouts import warn_of_counters, without_counters
@@ -30,6 +32,36 @@ from bayesnmf.data.suspicions import DataWarning, warn_of_data, warn_of_names, w
 from bayesnmf.data.tables import read_csv, read_parquet, read_tsv, read_txt
 from bayesnmf.data.tenx import matrix_in, read_10x_h5
 from bayesnmf.places import check_axes
+
+MAKERS = {
+    "VCF": "SigProfilerMatrixGenerator, or mut_matrix of MutationalPatterns in R",
+    "MAF": "SigProfilerMatrixGenerator, or trinucleotideMatrix of maftools in R",
+}
+PACKED = (".gz", ".bgz")
+LINES = 1000  # of comments before the header
+COLUMNS = {b"Hugo_Symbol", b"Tumor_Sample_Barcode"}  # of every MAF
+
+
+def mutations_listed_in(path: Path, is_text: bool) -> str | None:
+    """Return "VCF" or "MAF" if a file is one by its suffix or, as a text file, by its first lines; else None."""
+    name = path.with_suffix("") if path.suffix.lower() in PACKED else path
+    kind = name.suffix.upper().removeprefix(".")
+    if kind in MAKERS:
+        return kind
+    return _kind_of_lines(path) if is_text else None
+
+
+def _kind_of_lines(path: Path) -> str | None:
+    try:
+        with (gzip.open if path.suffix.lower() in PACKED else open)(path, "rb") as lines:
+            for line in itertools.islice(lines, LINES):
+                if line.startswith((b"##fileformat=VCF", b"#CHROM\t")):
+                    return "VCF"
+                if line.strip() and not line.startswith(b"#"):
+                    return "MAF" if {*line.rstrip().split(b"\t")} >= COLUMNS else None
+    except (EOFError, OSError, zlib.error):
+        return None  # its reader says what is wrong with it
+    return None
 
 
 def read_counts(

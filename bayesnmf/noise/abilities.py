@@ -81,10 +81,6 @@ class Noise(ABC):
     from_first_fit: ClassVar[bool] = False
     by: Any = None
     groups: FeatureGroups | None = None
-    kinds: ClassVar[dict[str, type[Noise]]] = {}  # by the names of classes, as files have them
-
-    def __init_subclass__(cls) -> None:
-        cls.kinds[cls.__name__] = cls
 
     @property
     def known(self) -> bool:

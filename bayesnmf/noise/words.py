@@ -23,6 +23,11 @@ OTHERS = dict.fromkeys(
 OTHERS |= dict.fromkeys(("zero_inflated", "zeroinflated", "zero_inflated_poisson", "zi"), "'zip'")
 
 
+def kinds() -> dict[str, type[Noise]]:
+    """Return the classes of noises by their names, as files have them."""
+    return {type(noise).__name__: type(noise) for noise in NOISES.values()}
+
+
 def check_noise(noise: Any) -> Noise:
     """Return a noise, which may be given by its word."""
     if isinstance(noise, Noise):
