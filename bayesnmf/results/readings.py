@@ -21,7 +21,7 @@ from bayesnmf.results import (
     summary,
 )
 from bayesnmf.results import draws as draws_of_fits
-from bayesnmf.results.batches import batch_factors
+from bayesnmf.results.batch_factors import batch_factors
 from bayesnmf.results.dispersion import Dispersion, dispersion
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.record import FitRecord
@@ -94,7 +94,7 @@ class Readings(FitRecord):
         return dispersion(self)
 
     def batch_factors(self, interval: float = 0.9) -> pd.DataFrame:
-        """Return mean, lower and upper of the factor of each batch and feature; `bayesnmf.results.batches`."""
+        """Return mean, lower and upper of the factor of each batch and feature; `bayesnmf.results.batch_factors`."""
         return batch_factors(self, interval)
 
     def allocations(self, rows: Iterable[Any] | None = None) -> Array:
