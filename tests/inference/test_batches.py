@@ -166,7 +166,7 @@ def drawn_again(state, counts, priors, sampler, rng):
 @masked
 def test_sweeps_and_new_counts_leave_the_prior_as_it_is(sampler, kind, mask):
     """Draws of all parameters, counts given these, and so on, have the prior as their distribution (Geweke 2004)."""
-    rng, codes, steps = np.random.default_rng(7), np.array([0, 0, 1, 1, 0]), 6000
+    rng, codes, steps = np.random.default_rng(7), np.array([0, 0, 1, 1, 0]), 1800
     priors = {"gamma": Priors(Gamma(1.2, 0.3), Gamma(1.5, 2.0)), "dirichlet": Priors(Gamma(1.2, 0.1), Dirichlet(1.0))}[
         kind
     ]
