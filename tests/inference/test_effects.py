@@ -137,6 +137,6 @@ def test_sweeps_leave_the_joint_distribution_as_it_is(case, sampler, monkeypatch
 
 
 @long
-@pytest.mark.parametrize(("case", "sampler"), EVERY)
+@pytest.mark.parametrize(("case", "sampler"), [EVERY[place] for place in (0, 3, 5, 6)])  # both with each side
 def test_many_sweeps_leave_the_joint_distribution_as_it_is(case, sampler, monkeypatch):
-    check(case, sampler, 4_000, monkeypatch)
+    check(case, sampler, 12_000, monkeypatch)
