@@ -121,7 +121,7 @@ def _combined(noises: Mapping[str, Noise], told: Matrices) -> Noise:
     if not kinds:
         return POISSON
     ((_, kind), *others) = kinds.items()
-    if others or not isinstance(kind, Dispersed):
+    if others or not (isinstance(kind, Dispersed) and kind.combines):
         raise ValueError(
             f"noise of several matrices must be one of 'nb1' and 'nb2', beside 'poisson', as one likelihood holds all: "
             f"found {', '.join(map(repr, kinds))}; give one, or noise='quasi' for all of them"

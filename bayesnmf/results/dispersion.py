@@ -93,7 +93,8 @@ def _sums(fit: FitRecord, rows: slice, by_column: bool) -> tuple[Array, Array]:
     counts = fit.counts if rows in (slice(None), slice(0, None, 1)) else fit.counts.rows(rows)
     hidden = None if counts.mask is None else counts.mask.hidden
     loadings, components = fit.mean_factors
-    return pearson_sums(counts.matrix, loadings[rows], components, LOW, hidden, by_column=by_column)
+    factors = fit.noise.of_rows(rows).factors_of_expected(loadings[rows], components)
+    return pearson_sums(counts.matrix, *factors, LOW, hidden, by_column=by_column)
 
 
 @kept_with_fit
