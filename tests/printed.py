@@ -299,7 +299,7 @@ INSTEAD: dict[str, str] = {
     "bayesnmf.loo(fit)": "bayesnmf.loo(gibbs)",
     'noise=("poisson", "nb1", "nb2")': "bayesnmf.select(counts, noise=('poisson', 'nb1', 'nb2'))",
     'fit.diagnostics["sweeps_per_draw"]':
-        "bayesnmf.fit(counts, 2, 'gibbs', options=Gibbs(draws='auto', budget=1)).diagnostics['sweeps_per_draw']",
+        "bayesnmf.fit(counts, 2, method='gibbs', options=Gibbs(budget=1, draws='auto')).diagnostics['sweeps_per_draw']",
     'fit.matrix("sbs")': "bayesnmf.fit({'sbs': counts, 'id': ids}, 2).matrix('sbs')",
     'refit.rename({7: "new"})': 'bayesnmf.fit(counts, 8, fixed_components=known.iloc[:2]).rename({7: "new"})',
     'fit.with_intervals("bootstrap")': 'vi.with_intervals("bootstrap")',

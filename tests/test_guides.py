@@ -5,17 +5,12 @@ import importlib
 import inspect
 import re
 import sys
-import warnings
 from pathlib import Path
-from types import SimpleNamespace
 
-import numpy as np
-import pandas as pd
 import pytest
 
 import bayesnmf
 from bayesnmf import plots
-from bayesnmf.data.mutations import sbs96_types
 from bayesnmf.priors import specification
 
 ROOT = Path(__file__).parents[1]
@@ -79,82 +74,6 @@ def test_a_wrong_name_or_keyword_is_found(tmp_path):
         page.write_text(f"```python\n{code}\n```\n", encoding="utf-8")
         with pytest.raises((AttributeError, AssertionError)):
             test_names_and_keywords_exist(page)
-
-
-# --- the guides by field, run from their first to their last line on small data ---------------------------------------
-
-SPARSE = bayesnmf.Priors(bayesnmf.Gamma(1.0, 0.01), bayesnmf.Dirichlet(0.2))
-
-
-def simulate(rows, features, seed=3):
-    return bayesnmf.simulate("gamma_poisson", (rows, features), 3, priors=SPARSE, seed=seed)
-
-
-def prepare_cells(folder: Path) -> dict:
-    anndata = pytest.importorskip("anndata")
-    matrix = simulate(60, 40).counts.matrix
-    kinds = pd.Categorical(["B", "T", "NK"] * 20)
-    obs = pd.DataFrame({"celltype": kinds}, index=[f"cell{i}" for i in range(60)])
-    var = pd.DataFrame({"symbol": [f"GENE{j}" for j in range(40)]}, index=[f"ENSG{j}" for j in range(40)])
-    cells = anndata.AnnData(X=np.log1p(matrix.toarray()), obs=obs, var=var, layers={"counts": matrix})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of pandas, about what anndata sets
-        cells.write_h5ad(folder / "cells.h5ad")
-    other = anndata.AnnData(X=matrix[:20, 10:], obs=obs[:20], var=var[10:])
-    frame = pd.DataFrame({"RA": [True, False] * 12, "TGFb": [True, True, False, False] * 6})
-    return {"other": other, "samples": simulate(24, 30).counts.matrix, "frame": frame}
-
-
-def scanpy_of_guides() -> SimpleNamespace:
-    """Return scanpy, which is not installed for tests, as far as the guide calls it: shares are where it looks."""
-
-    def neighbors(adata, use_rep):
-        assert adata.obsm[use_rep].shape[0] == adata.n_obs
-
-    tools = SimpleNamespace(umap=lambda adata: None, leiden=lambda adata, **_: None)
-    return SimpleNamespace(pp=SimpleNamespace(neighbors=neighbors), tl=tools)
-
-
-def prepare_signatures(folder: Path) -> dict:
-    made = simulate(30, 96)
-    types = pd.Index(sbs96_types(), name="MutationType")
-    tumours = pd.DataFrame(made.counts.matrix.toarray().T.astype(int), index=types)
-    tumours.columns = [f"T{i}" for i in tumours.columns]
-    tumours.to_csv(folder / "tumours.SBS96.all", sep="\t")
-    known = pd.DataFrame(made.components.T, index=tumours.index, columns=["SBS1", "SBS2", "SBS3"])
-    known.rename_axis("Type").to_csv(folder / "COSMIC_SBS.txt", sep="\t")
-    return {}
-
-
-def prepare_texts(folder: Path) -> dict:
-    topics = [[f"{name}{i}" for i in range(12)] for name in ("space", "game", "car")]
-    rng = np.random.default_rng(0)
-    texts = [" ".join(rng.choice(topics[i % 3] + topics[0][:3], 30)) for i in range(60)]
-    return {"texts": texts, "groups": ["b" if i % 3 else "a" for i in range(60)]}
-
-
-def prepare_images(folder: Path) -> dict:
-    return {}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("field", ["cells", "signatures", "texts", "images"])
-def test_guides_by_field_run(field, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "scanpy", scanpy_of_guides())
-    names = globals()[f"prepare_{field}"](tmp_path)
-    code = re.sub(
-        r"ranks=range\((\d+), .*?\)", r"ranks=(\1, \1 + 1)", code_of(ROOT / "docs" / "fields" / f"{field}.md")
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", bayesnmf.ConvergenceWarning)
-        warnings.simplefilter("ignore", bayesnmf.DataWarning)
-        warnings.filterwarnings("ignore", message=".*infer_string")
-        exec(compile(code, f"{field}.md", "exec"), names)
-    import matplotlib.pyplot as plt
-
-    assert plt.get_fignums()
-    plt.close("all")
 
 
 # --- what the site shows ---------------------------------------------------------------------------------------------
