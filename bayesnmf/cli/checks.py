@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from bayesnmf.checks import check_choice, check_count, check_share, parse_int, shown
-from bayesnmf.noise.abilities import Dispersed
 from bayesnmf.places import check_file_to_write, check_plots_can_be_drawn
 
 FAMILIES = ("Gamma", "Dirichlet", "ScaledDirichlet", "HierarchicalGamma")
@@ -135,6 +134,7 @@ def check_noise_of_simulation(word: str, dispersion: str | None) -> Any:
 
 def check_noise_of_fit(word: str, dispersion: str | None, words: Sequence[str] = ("row", "feature")) -> Any:
     """Return the noise, with a dispersion that is a number or one of some words, if it is given."""
+    from bayesnmf.noise.abilities import Dispersed
     from bayesnmf.noise.words import NOISES as CLASSES
 
     noise = CLASSES[check_choice(word, "--noise", tuple(CLASSES) if words else NOISES)]

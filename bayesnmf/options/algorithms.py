@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bayesnmf.noise.abilities import Noise
+if TYPE_CHECKING:
+    from bayesnmf.noise.abilities import Noise
 
 
 @dataclass(frozen=True)
