@@ -8,13 +8,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from bayesnmf.kernels.cpu.dispersed_draws import Noise as CompiledNoise
 from bayesnmf.noise.checks import check_is_distribution
 from bayesnmf.types import Array
+
+if TYPE_CHECKING:
+    from bayesnmf.kernels.cpu.dispersed_draws import Noise as CompiledNoise
 
 ENTRIES = 2**18  # entries at a time
 LEAST = 1e-10  # dispersion; 0 is Poisson

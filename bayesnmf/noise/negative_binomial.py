@@ -11,20 +11,19 @@ Given the totals N of rows, counts of linear variance are Dirichlet-multinomial 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import gammaln, xlogy
 
 from bayesnmf.checks import check_choice, check_dispersion
-from bayesnmf.kernels.cpu import dispersed_draws as kernel
-from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_entries
-from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
-from bayesnmf.kernels.cpu.likelihood import entry_rates
 from bayesnmf.noise.abilities import LEAST, WHOSE, Dispersed, FeatureGroups, Noise, WithRates
 from bayesnmf.noise.checks import check_number_of_dispersions, check_one_dispersion
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.types import Array
+
+if TYPE_CHECKING:
+    from bayesnmf.kernels.cpu import dispersed_draws as kernel
 
 SMALL = 1e-4  # dispersions below which log(1 + s) / s and its derivatives are series
 SMALL_MEAN = 1e-3  # αρ below which derivatives are series
@@ -176,6 +175,8 @@ class NegativeBinomial(WithRates):
 
     def log_pmf(self, counts: Array, means: Array, places: Any = None, log_factorials: Any = None) -> Array:
         """Return log p of each count given its mean, in nats."""
+        from bayesnmf.kernels.cpu.clusters import sums_of_entries
+
         log_factorials = gammaln(counts + 1) if log_factorials is None else log_factorials
         s, some = self.of_places(counts.shape, places), counts > 0
         x, rates, own, found = counts[some], means[..., some], s[some], np.zeros(means.shape)
@@ -209,6 +210,8 @@ class NegativeBinomial(WithRates):
 
     def compiled(self, size: tuple[int, int]) -> kernel.Noise:
         """Return the noise as compiled draws take it."""
+        from bayesnmf.kernels.cpu import dispersed_draws as kernel
+
         (n, m), s = size, self.entry_dispersions.ravel()
         kind = kernel.LINEAR if self.in_clusters else kernel.QUADRATIC
         rows, features = (np.ones(n), s) if self.by_feature else (np.broadcast_to(s, (n,)).copy(), np.ones(m))
@@ -216,6 +219,8 @@ class NegativeBinomial(WithRates):
 
     def log_likelihood(self, counts: Any, loadings: Array, components: Array, given_totals: bool) -> float:
         """Return log p(X | loadings @ components) of the observed entries, in nats."""
+        from bayesnmf.kernels.cpu.likelihood import entry_rates
+
         if np.any(entry_rates(counts.matrix, loadings, components) <= 0):
             return -np.inf
         if self.has_entry_rates:
@@ -225,6 +230,8 @@ class NegativeBinomial(WithRates):
 
     def _clustered(self, counts: Any, loadings: Array, components: Array) -> float:
         """Return ΣL − Σx log(1 + s) − Σλ e(s)."""
+        from bayesnmf.kernels.cpu.clusters import cluster_sums
+
         s, mask = self.entry_dispersions, counts.mask
         rows, features = np.ones(counts.shape[0]), None
         left, right, totals = loadings, components, counts.row_totals
@@ -240,6 +247,8 @@ class NegativeBinomial(WithRates):
 
     def _given(self, counts: Any, loadings: Array, components: Array) -> float:
         """Return Σ(L − L(N, Λ, s)) + Σ(N log Λ − Λ) with sums Λ of means; dispersions are for means with sums N."""
+        from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_entries
+
         totals, sums = counts.row_totals, loadings @ components.sum(axis=1)
         s = self.entry_dispersions.ravel() * sums / np.maximum(totals, 1.0)
         logs = cluster_sums(counts.matrix, loadings, components, (s, None))[:, 0]
@@ -287,10 +296,14 @@ class NegativeBinomial(WithRates):
 
     def drawn_rates(self, x: Array, means: Array, s: Array, seed: int, first: int) -> Array:
         """Draw from Gamma(x + 1/α, λ + 1/α)."""
+        from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
+
         return np.asarray(gamma_draws(x + 1 / s, seed, 1, first_row=first) / (means + 1 / s))
 
     def sums_of_sizes(self, counts: Any, dispersions: Array) -> Array:
         """Return ΣL, Σ(x − W) and Σ(x − 2W + V) at λ = 1 of each row, or feature if the dispersions are theirs."""
+        from bayesnmf.kernels.cpu.clusters import cluster_sums
+
         matrix = counts.transposed if self.by_feature else counts.rated
         ones, s = [np.ones((length, 1)) for length in matrix.shape], self.of_lines(dispersions)
         return cluster_sums(matrix, ones[0], ones[1].T, (np.broadcast_to(s, len(ones[0])).copy(), None))

@@ -1,18 +1,21 @@
-"""Poisson noise."""
+"""Poisson noise.
+
+Noises import compiled loops where they use them, as words of a noise are checked before anything is compiled.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import gammaln, xlogy
 
-from bayesnmf.kernels.cpu.dispersed_draws import PLAIN
-from bayesnmf.kernels.cpu.dispersed_draws import Noise as CompiledNoise
-from bayesnmf.kernels.cpu.likelihood import poisson_loglik
 from bayesnmf.noise.abilities import Distributed
 from bayesnmf.types import Array
+
+if TYPE_CHECKING:
+    from bayesnmf.kernels.cpu.dispersed_draws import Noise as CompiledNoise
 
 
 @dataclass(frozen=True)
@@ -60,10 +63,14 @@ class Poisson(Distributed):
 
     def compiled(self, size: tuple[int, int]) -> CompiledNoise:
         """Return the noise as compiled draws take it."""
+        from bayesnmf.kernels.cpu.dispersed_draws import PLAIN
+
         return PLAIN
 
     def log_likelihood(self, counts: Any, loadings: Array, components: Array, given_totals: bool) -> float:
         """Return the Poisson log-likelihood of the observed entries; it is the same given totals."""
+        from bayesnmf.kernels.cpu.likelihood import poisson_loglik
+
         gain = 0.0 if counts.mask is None else float(counts.mask.products_by_row(loadings, components.T).sum())
         return poisson_loglik(counts.matrix, loadings, components, counts.log_factorial) + gain
 
