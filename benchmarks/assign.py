@@ -34,7 +34,7 @@ from scipy.stats import rankdata
 
 import bayesnmf
 from bayesnmf.inference.sampling.presence import draw_chain, judge, mean_loadings
-from bayesnmf.noise.words import check_noise
+from bayesnmf.priors.checks import check_noise
 from bayesnmf.types import NoiseName
 
 DATA = Path(os.environ.get("BAYESNMF_DATA") or Path(__file__).parents[2] / "shared" / "data")

@@ -202,7 +202,7 @@ def test_no_producer_of_cautions_is_missing():
 )
 def test_studies_advise_arguments_that_they_have(place, called):
     """Their cautions are sentences about arguments of the same call, or about options."""
-    text = (Path(bayesnmf.__file__).parent / "studies" / place / "cautions.py").read_text(encoding="utf-8")
+    text = (Path(bayesnmf.__file__).parent / "studies" / place / "result.py").read_text(encoding="utf-8")
     asked = set(re.findall(r"[:;,] (?:or )?(?:raise|lower) (\w+)", text)) - {"rank"}
     assert asked
     assert asked <= {name for each in called for name in inspect.signature(each).parameters}

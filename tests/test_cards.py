@@ -9,7 +9,7 @@ from smallfits import COUNTS
 import bayesnmf
 from bayesnmf.cards import DOUBTFUL, GOOD, Card, Shown
 from bayesnmf.noise.negative_binomial import NegativeBinomial
-from bayesnmf.noise.words import check_noise
+from bayesnmf.priors.checks import check_noise
 from bayesnmf.results.describing import card_of
 from bayesnmf.text import WIDTH, as_lines, table_of
 

@@ -44,9 +44,9 @@ from bayesnmf.kernels.cpu.pearson import pearson_sums
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.negative_binomial import NegativeBinomial
 from bayesnmf.noise.poisson import POISSON
-from bayesnmf.noise.words import check_noise
 from bayesnmf.options import MAP
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
+from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.specification import PARAMETER
 from bayesnmf.results.dispersion import in_words
 from bayesnmf.results.mixing import r_hat_and_ess

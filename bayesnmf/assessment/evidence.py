@@ -35,11 +35,10 @@ from bayesnmf.inference.tempering.running import tempered_runs
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.negative_binomial import NegativeBinomial
 from bayesnmf.noise.poisson import POISSON
-from bayesnmf.noise.words import check_noise
 from bayesnmf.options import SMC, VI
 from bayesnmf.options.checks import served_options
 from bayesnmf.priors import Dirichlet, Priors
-from bayesnmf.priors.checks import check_collapsible, check_family
+from bayesnmf.priors.checks import check_collapsible, check_family, check_noise
 from bayesnmf.priors.specification import model_and_rank
 from bayesnmf.types import ModelName
 

@@ -25,7 +25,7 @@ from bayesnmf.data.several import Matrices, SeveralCounts
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.noise.abilities import Dispersed, Noise
 from bayesnmf.noise.poisson import POISSON
-from bayesnmf.noise.words import check_noise
+from bayesnmf.priors.checks import check_noise
 from bayesnmf.types import Array
 
 

@@ -31,11 +31,11 @@ from bayesnmf.fitting.noisy import run_with_batch, run_with_noise
 from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.poisson import POISSON
-from bayesnmf.noise.words import check_noise
 from bayesnmf.options import METHODS, Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import served_options
 from bayesnmf.options.methods import allows_regression, explains_names, resolve_options
+from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.specification import model_and_rank
 from bayesnmf.results.cautions import warn_of
 from bayesnmf.results.record import FitRecord

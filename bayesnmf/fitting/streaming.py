@@ -44,12 +44,11 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.status import Status
 from bayesnmf.noise.abilities import Noise
-from bayesnmf.noise.words import check_noise
 from bayesnmf.options import VI
 from bayesnmf.options.checks import check_mask_served, check_options, served_options
 from bayesnmf.options.methods import resolve_options
 from bayesnmf.priors import Distribution, Priors
-from bayesnmf.priors.checks import check_one_prior_for_all_rows
+from bayesnmf.priors.checks import check_noise, check_one_prior_for_all_rows
 from bayesnmf.priors.specification import MODELS, SPARSE, model_and_rank
 from bayesnmf.results.record import LEARNED
 from bayesnmf.types import Array, ModelName, NoiseName

@@ -18,13 +18,6 @@ def check_is_distribution(able: bool, noise: Any, what: str) -> None:
         )
 
 
-def check_is_word(noise: Any) -> str:
-    """Return the word of a noise; refuse what is none."""
-    if not isinstance(noise, str):
-        raise TypeError(f"noise must be a word, as 'nb1', or bayesnmf.NegativeBinomial(...): found {shown(noise)}")
-    return noise
-
-
 def check_number_of_dispersions(given: Any, names: tuple[str, ...], dispersion: Any) -> None:
     """Refuse dispersions that are not one for each of several matrices."""
     if len(given) != len(names):

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from bayesnmf.checks import check_choice
 from bayesnmf.noise.abilities import Noise
-from bayesnmf.noise.checks import check_is_word
 from bayesnmf.noise.negative_binomial import NegativeBinomial
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.noise.quasi import Quasi
@@ -26,10 +22,3 @@ OTHERS |= dict.fromkeys(("zero_inflated", "zeroinflated", "zero_inflated_poisson
 def kinds() -> dict[str, type[Noise]]:
     """Return the classes of noises by their names, as files have them."""
     return {type(noise).__name__: type(noise) for noise in NOISES.values()}
-
-
-def check_noise(noise: Any) -> Noise:
-    """Return a noise, which may be given by its word."""
-    if isinstance(noise, Noise):
-        return noise
-    return NOISES[check_choice(check_is_word(noise), "noise", NOISES, OTHERS)]

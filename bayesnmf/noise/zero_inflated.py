@@ -39,6 +39,8 @@ class ZeroInflated(WithRates):
         By default one that is learned for all entries.
     by : {"row", "feature"}, optional
         Whose the shares of an array are.
+    groups : None
+        Matrices have no shares of their own.
 
     Raises
     ------

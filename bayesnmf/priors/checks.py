@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.checks import as_numbers, shown
+from bayesnmf.checks import as_numbers, check_choice, shown
 from bayesnmf.noise.abilities import Dispersed, Noise
+from bayesnmf.noise.words import NOISES, OTHERS
 from bayesnmf.priors.abilities import OPTIONAL
 from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.families import names_of
@@ -28,6 +29,15 @@ def check_has_part(prior: Any, side: str, part: str, what: str, cure: str) -> No
             f"{what} needs {OPTIONAL[part]}, which {type(prior).__name__} in priors.{side} does not have; "
             f"use {cure}, or another prior"
         )
+
+
+def check_noise(noise: Any) -> Noise:
+    """Return a noise, which may be given by its word."""
+    if isinstance(noise, Noise):
+        return noise
+    if not isinstance(noise, str):
+        raise TypeError(f"noise must be a word, as 'nb1', or bayesnmf.NegativeBinomial(...): found {shown(noise)}")
+    return NOISES[check_choice(noise, "noise", NOISES, OTHERS)]
 
 
 def check_length_of_dispersion(noise: Noise, size: tuple[int, int]) -> None:

@@ -36,14 +36,13 @@ from bayesnmf.fitting.known import given_of, with_given_names
 from bayesnmf.fitting.many import uninterrupted
 from bayesnmf.inference.status import INTERRUPTED, FitWarning
 from bayesnmf.noise.abilities import Noise
-from bayesnmf.noise.words import check_noise
 from bayesnmf.options import METHODS, NUTS, VI, Gibbs, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import check_options, check_options_by_method, served_options
 from bayesnmf.options.methods import varied_start
 from bayesnmf.places import check_folder
 from bayesnmf.priors import Priors
-from bayesnmf.priors.checks import check_length_of_dispersion, check_one_prior_for_all_rows
+from bayesnmf.priors.checks import check_length_of_dispersion, check_noise, check_one_prior_for_all_rows
 from bayesnmf.priors.specification import EVEN, model_and_rank
 from bayesnmf.results.record import LEARNED
 from bayesnmf.results.thinning import thin_fit

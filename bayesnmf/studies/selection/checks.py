@@ -10,9 +10,9 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import rows_aside
 from bayesnmf.noise.abilities import Distributed, Noise
 from bayesnmf.noise.poisson import POISSON
-from bayesnmf.noise.words import check_noise
 from bayesnmf.options import METHODS
 from bayesnmf.options.algorithms import ALGORITHMS
+from bayesnmf.priors.checks import check_noise
 from bayesnmf.studies.selection.masks import FOLDS
 from bayesnmf.studies.selection.record import UNIT, word_of
 from bayesnmf.studies.stability.checks import check_has_objective

@@ -36,12 +36,12 @@ from bayesnmf.fitting.job import ProgressReport, check_combination, progress_con
 from bayesnmf.fitting.known import Beforehand, given_of
 from bayesnmf.fitting.many import number_of_jobs
 from bayesnmf.noise.abilities import Noise
-from bayesnmf.noise.words import check_noise
 from bayesnmf.options import METHODS, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import served_options
 from bayesnmf.options.methods import allows_regression, explains_names, resolve_options
 from bayesnmf.places import check_folder
+from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.pair import movable_components
 from bayesnmf.priors.specification import model_and_rank
 from bayesnmf.studies.stability.checks import check_has_objective, check_scored
