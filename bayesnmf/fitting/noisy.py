@@ -1,4 +1,4 @@
-"""Run a fit with a noise other than Poisson.
+"""Run a fit with a noise other than Poisson, or of counts in batches, whose features have factors in each.
 
 A routine for Poisson counts is given `working_counts`. An unknown dispersion begins with a Poisson fit of the same
 call: by the same method and options under map and vi, from which the fit then starts; by vi under gibbs. That of

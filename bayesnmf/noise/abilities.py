@@ -343,6 +343,11 @@ class WithRates(Dispersed):
     1), and so are both kinds of derivatives, which are by the logarithm of the dispersion.
     """
 
+    @property
+    def has_entry_rates(self) -> bool:
+        """Whether entries have rates."""
+        return True
+
     @abstractmethod
     def expected_rates(self, x: Array, rho: Array, s: Array, hidden: Array | None) -> tuple[Array, float]:
         """Return expected rates (rows, m) at means ρ, and Σ (log p + rate ρ), without x log ρ and log x!.

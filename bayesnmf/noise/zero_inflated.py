@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import gammaln, xlogy
 
 from bayesnmf.checks import check_choice
-from bayesnmf.noise.abilities import FeatureGroups, WithRates
+from bayesnmf.noise.abilities import WithRates
 from bayesnmf.noise.checks import check_share
 from bayesnmf.types import Array
 
@@ -39,8 +39,6 @@ class ZeroInflated(WithRates):
         By default one that is learned for all entries.
     by : {"row", "feature"}, optional
         Whose the shares of an array are.
-    groups : None
-        Matrices have no shares of their own.
 
     Raises
     ------
@@ -62,7 +60,6 @@ class ZeroInflated(WithRates):
 
     share: Any = None
     by: Literal["row", "feature"] | None = None
-    groups: FeatureGroups | None = None
     word: ClassVar[str] = "zip"
     hides_means: ClassVar[bool] = True
     parameter: ClassVar[str] = "share"
@@ -84,11 +81,6 @@ class ZeroInflated(WithRates):
     def dispersion(self) -> Any:
         """The share."""
         return self.share
-
-    @property
-    def has_entry_rates(self) -> bool:
-        """Whether entries have rates: 0 for zeros of the first kind, 1 for others."""
-        return True
 
     def example(self) -> ZeroInflated:
         """Return one with a known share."""

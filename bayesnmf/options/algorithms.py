@@ -106,7 +106,8 @@ ALGORITHMS: dict[str, Algorithm] = {
 def serves(name: str, noise: Noise) -> bool:
     """Return whether an algorithm fits counts with a noise."""
     algorithm = ALGORITHMS[name]
-    return (algorithm.rates or not noise.has_entry_rates) and (algorithm.parts or noise.whole)
+    given = noise.of_poisson or noise.in_clusters or noise.has_entry_rates  # else there is nothing to be given
+    return given and (algorithm.rates or not noise.has_entry_rates) and (algorithm.parts or noise.whole)
 
 
 def methods_for(noise: Noise) -> list[str]:

@@ -237,6 +237,11 @@ def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) ->
     """Refuse what cannot be fitted with a noise other than Poisson."""
     what, able = f"noise={noise.word!r}", [name for name in ALGORITHMS if serves(name, noise)]
     methods = methods_for(noise)
+    if not methods:
+        raise ValueError(
+            f"{what} is fitted by no method: its counts are neither Poisson, nor in clusters, nor Poisson given rates "
+            "of entries (bayesnmf.noise.abilities); use noise='nb1' or 'nb2'"
+        )
     if method not in methods:
         *first, last = sorted(methods, key="gibbs".__eq__)
         listed = " or ".join(filter(None, [", ".join(map(repr, first)), repr(last)]))

@@ -26,10 +26,6 @@ class ManyZeros(WithRates):
     hides_means: ClassVar[bool] = True
     largest: ClassVar[float] = 0.999
 
-    @property
-    def has_entry_rates(self):
-        return True
-
     def thinned(self, keep):
         return self
 
@@ -134,3 +130,12 @@ def test_masked_entries_prefer_it():
 def test_what_it_cannot_do_is_refused(asked, words):
     with pytest.raises(ValueError, match=words):
         bayesnmf.fit(COUNTS, **{"rank": K, "noise": "many zeros", **asked})
+
+
+@pytest.mark.parametrize("method", ["map", "vi", "gibbs", "nuts", "svi", "smc"])
+def test_a_noise_that_gives_routines_nothing_is_not_fitted_as_poisson(method):
+    class Nothing(ManyZeros):
+        has_entry_rates = False
+
+    with pytest.raises(ValueError, match="noise='many zeros' is fitted by no method: its counts are neither Poisson"):
+        bayesnmf.fit(COUNTS, rank=K, method=method, noise=Nothing(0.3))

@@ -88,7 +88,7 @@ def _newton(coupled: Coupled, tilt: Tilt, size: float) -> Coupled | None:
     part = min(1.0, LARGEST_STEP / max(gradient(coupled, step), 1e-300))
     for _ in range(HALVINGS):
         moved = coupled.moved(Tilt(*(tuple(part * each for each in side) for side in step)))
-        after = Coupled(coupled.problem, _state_of(coupled.problem, coupled.state, moved), coupled.threads)
+        after = Coupled(coupled.problem, _state_of(coupled.problem, coupled.state, *moved), coupled.threads)
         gain = _bound(after) - before
         if gain > rounding or (gain > -rounding and gradient(after, after.residual()) < size):
             return after
@@ -100,11 +100,11 @@ def _bound(coupled: Coupled) -> float:
     return objective(coupled.problem, coupled.state, coupled.totals.loglik)
 
 
-def _state_of(problem: Problem, state: State, moved: tuple[Any, Any]) -> State:
-    loadings = problem.loadings_summary.of(problem.loadings_prior, moved[0])
-    if moved[1] is None:
+def _state_of(problem: Problem, state: State, q_loadings: Any, q_components: Any) -> State:
+    loadings = problem.loadings_summary.of(problem.loadings_prior, q_loadings)
+    if q_components is None:
         return State(loadings, state.components)
-    return State(loadings, problem.components_summary.of(problem.components_prior, moved[1]))
+    return State(loadings, problem.components_summary.of(problem.components_prior, q_components))
 
 
 def _begun(problem: Problem, state: State, threads: int | None) -> State:
