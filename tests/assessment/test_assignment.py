@@ -441,7 +441,7 @@ def test_extra_components_are_drawn_from_their_conditional(noise, missing):
 def test_a_component_that_the_catalogue_lacks_comes_back(noise, word):
     counts, known, truth = simulate(40, 1000, noise=noise)
     own, had = known[13], truth[:, 13]  # ten of the samples have it
-    found = bayesnmf.assign(counts, np.delete(known, 13, axis=0), extra=1, noise=word, draws=15, warmup=15)
+    found = bayesnmf.assign(counts, np.delete(known, 13, axis=0), extra=1, noise=word, draws=40, warmup=30)
     back = found.components[-1]
     assert back @ own / np.linalg.norm(back) / np.linalg.norm(own) > 0.95
     assert found.component_names[-1] == "extra 1"

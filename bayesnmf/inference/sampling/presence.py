@@ -35,6 +35,7 @@ from bayesnmf.inference.ascent.course import next_slot
 from bayesnmf.kernels.cpu.clusters import drawn_clusters_of_entries
 from bayesnmf.kernels.cpu.presence_draws import draw_presence, judge_presence, refit_presence
 from bayesnmf.kernels.cpu.supports import LINEAR, POISSON, QUADRATIC, Model
+from bayesnmf.kernels.cpu.threads import one_blas_thread
 from bayesnmf.noise.abilities import Dispersed, Noise
 from bayesnmf.types import Array
 
@@ -172,7 +173,8 @@ def draw_chain(
             if slot.due():
                 slot.save((number, len(kept), presence, vars(state), rng.bit_generator.state))
             heat = FALL ** (number * HEATED / falling) if number < falling else 0.0
-            share = setting.step(state, rng, heat, number < rounds[0], number >= waiting)
+            with one_blas_thread():  # threads of products wait busily, in the way of those that draw
+                share = setting.step(state, rng, heat, number < rounds[0], number >= waiting)
             tell(number)
             if number >= rounds[0]:
                 presence[some] += share
@@ -236,9 +238,11 @@ class Setting:
         self.centre = np.array([np.log(self.mean / (1 - self.mean)), np.log(WEIGHT)])
         given = noise.dispersion if isinstance(noise, Dispersed) else 0.0
         self.learned, self.dispersion = given is None, DISPERSION if given is None else float(given)
-        self.missing = np.zeros((0, counts.shape[1]), bool)
+        self.missing, self.seen = np.zeros((0, counts.shape[1]), bool), np.ones(counts.shape, bool)
         if counts.mask is not None:
             self.missing = counts.mask.missing.toarray() > 0
+            self.seen = ~self.missing
+        self.values, self.times = np.unique(counts.dense[self.seen], return_counts=True)
 
     def model(self, state: State, heat: float = 0.0) -> Model:
         """Return what the kernels take."""
@@ -314,17 +318,20 @@ class Setting:
         state.shape = float(np.exp(_metropolis(rng, np.log([state.shape]), np.array([0.15]), log_density)[0]))
 
     def _draw_dispersion(self, state: State, rng: np.random.Generator) -> None:
-        x, means = self.counts.dense, np.maximum(state.loadings @ state.components, 1e-290)
-        seen = np.ones(x.shape, bool) if not len(self.missing) else ~self.missing
-        x, means = x[seen], means[seen]
-        quadratic = self.noise.has_entry_rates
+        x, means = self.counts.dense[self.seen], np.maximum(state.loadings @ state.components, LEAST)[self.seen]
+
+        def log_likelihood(d: float) -> float:
+            """Return Σ log p(x), up to what does not depend on the dispersion."""
+            if self.noise.has_entry_rates:
+                of_values = gammaln(self.values + 1 / d) - gammaln(1 / d) + self.values * np.log(d)
+                return float(self.times @ of_values - ((x + 1 / d) * np.log1p(d * means)).sum())
+            size = means / d
+            found = gammaln(x + size) - gammaln(size) - (x + size) * np.log1p(d) + x * np.log(d)
+            return float(found.sum())
 
         def log_density(at: Array) -> float:
-            d = np.exp(at[0])
-            size = 1.0 / d if quadratic else means / d
-            ratio = d * means if quadratic else d
-            found = gammaln(x + size) - gammaln(size) - size * np.log1p(ratio) + x * (np.log(ratio) - np.log1p(ratio))
-            return float(found.sum() - 0.5 * ((at[0] - np.log(DISPERSION)) / DISPERSION_SPREAD) ** 2)
+            far = (at[0] - np.log(DISPERSION)) / DISPERSION_SPREAD
+            return log_likelihood(float(np.exp(at[0]))) - 0.5 * float(far) ** 2
 
         at = np.log([state.dispersion])
         for width in DISPERSION_STEPS:
