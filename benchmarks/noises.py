@@ -63,7 +63,7 @@ def zeros_off(fit: bayesnmf.Fit, mask: Mask) -> float:
 def measured(counts: Any, noise: str, rank: int, number: int) -> dict[str, Any]:
     """Fit the entries outside one mask, and return what the masked entries say."""
     mask = make_masks(counts, number + 1, 0)[number]
-    study = SelectionPlan(counts, [Candidate(MODEL, rank)], "vi", VI(), 0, lambda *_: None, 1, 0.8, 0.2, 10)
+    study = SelectionPlan(counts, [Candidate(MODEL, rank)], "vi", VI(), 0, lambda *_: None)
     part, began = counts.with_mask(mask), time.perf_counter()
     options = study.options_for(study.candidates[0], part)
     fit = bayesnmf.fit(part, MODEL, rank, "vi", seed=number, options=options, noise=noise)

@@ -18,7 +18,7 @@ from bayesnmf.options import METHODS
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.studies.comparison.report import Comparison
-from bayesnmf.studies.selection.checks import OWN
+from bayesnmf.studies.selection.result import CRITERIA
 
 PACKAGE = Path(bayesnmf.__file__).parent
 # Texts of other languages: shell commands, formulas of theorems.
@@ -36,7 +36,7 @@ OF_OTHERS = {
 }  # fmt: skip
 CALL = re.compile(r"(?<![\w.])(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*\((?!\))|(?<![\w.])(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*\(\)")
 WORDS = {
-    "method": (*METHODS, *PARTICLES), "model": MODELS, "noise": NOISES, "algorithm": ALGORITHMS, "criterion": OWN,
+    "method": (*METHODS, *PARTICLES), "model": MODELS, "noise": NOISES, "algorithm": ALGORITHMS, "criterion": CRITERIA,
     "missing": ("nan", "zeros"), "device": ("cpu", "gpu", "gpus"), "dtype": ("float32", "float64"),
     "basis": ("natural", "log"), "schedule": ("joint", "alternating"), "layout": ("long", "wide"),
 }  # fmt: skip

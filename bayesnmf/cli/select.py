@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, get_args
 
 from bayesnmf.cli.checks import NOISES, check_list, check_outputs, check_ranks, check_whole
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
@@ -17,6 +17,7 @@ from bayesnmf.cli.shared import (
     add_printing,
     add_seed,
 )
+from bayesnmf.types import CriterionWord
 
 HELP = "how many components, and which model"
 DESCRIPTION = (
@@ -37,7 +38,7 @@ def add(command: argparse.ArgumentParser) -> None:
                        help=f"comma-separated, of {', '.join(MODELS)} (default: %(default)s)")  # fmt: skip
     group.add_argument("--ranks", default="2-6,8,10", metavar="LIST",
                        help="numbers of components, such as 2-8 or 4,8,12 (default: %(default)s)")  # fmt: skip
-    group.add_argument("--criterion", help="masked, heldout, stability or evidence (default: masked)")
+    group.add_argument("--criterion", help=f"one of {', '.join(get_args(CriterionWord))} (default: masked)")
     group.add_argument("--resample", help="with stability: halves (of the rows, the default) or counts (of all rows)")
     group.add_argument("--noise", default="poisson", metavar="LIST",
                        help="noises to compare, comma-separated: poisson, nb1, nb2 (default: %(default)s)")  # fmt: skip
@@ -56,13 +57,13 @@ def run(options: argparse.Namespace) -> int:
     """Read, select, write and print."""
     from bayesnmf.checks import check_choice
     from bayesnmf.cli.fit import settings_of_method
-    from bayesnmf.studies.selection.checks import OWN
+    from bayesnmf.studies.selection.result import CRITERIA
 
     models = check_list(options.models, "--models", MODELS)
     noises = check_list(options.noise, "--noise", NOISES)
     ranks, seed = check_ranks(options.ranks), check_whole(options.seed, "--seed", 0)
     given: Any = options.criterion
-    criterion: Any = given if given is None else check_choice(given, "--criterion", tuple(OWN))
+    criterion: Any = given if given is None else check_choice(given, "--criterion", tuple(CRITERIA))
     chosen = None if options.method is None else check_choice(options.method, "--method", METHODS)
     outputs = check_outputs(
         {"--table": options.table, "--plot": options.plot},
@@ -70,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
         (options.file, options.seeds, options.covariates, options.batch),
     )
 
-    settings = settings_of_method(options, chosen or ("smc" if criterion == "evidence" else "vi"))
+    settings = settings_of_method(options, chosen or ("vi" if criterion is None else CRITERIA[criterion].method))
 
     from bayesnmf.cli.reading import read_around, read_counts_of
     from bayesnmf.cli.writing import about_counts, finish, records_of, write_table

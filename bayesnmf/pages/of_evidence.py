@@ -14,12 +14,6 @@ from bayesnmf.studies.selection.result import Selection, headings_and_lines
 from bayesnmf.studies.stability.result import Modes
 
 COMES_BACK = 0.8  # share of the runs in which a component should come back
-PREFERS = {
-    "heldout": "Held-out counts are predicted best",
-    "masked": "Held-out entries are predicted best",
-    "evidence": "The evidence is largest",
-    "stability": "Components come back best",
-}
 UNTESTED = "The number of components was chosen by whoever fitted; nothing on this page tests it."
 
 
@@ -35,9 +29,7 @@ def rank_in_words(read: Read) -> str:
         return (
             f"The comparison has fits of {counted(best.rank, 'component')} alone, so that it does not test the number."
         )
-    told = (
-        f"{PREFERS[found.criterion]} with {counted(best.rank, 'component')}, of {listed(map(str, sorted(tried)))} tried"
-    )
+    told = f"{found.by.prefers} with {counted(best.rank, 'component')}, of {listed(map(str, sorted(tried)))} tried"
     if found.table.index.unique("model").size > 1:
         told += f", under the model {best.model}"
     if found.table.index.nlevels > 2:

@@ -23,31 +23,13 @@ from bayesnmf.plots.style import (
     legend_columns,
     make_panels,
 )
-from bayesnmf.studies.selection.record import COMES_BACK, SCORED, Candidate
+from bayesnmf.studies.selection.record import Candidate
 from bayesnmf.studies.selection.result import Selection
 from bayesnmf.types import Array
 
-COLUMNS = {
-    "heldout": ("mean", "se", "held-out log-likelihood\nfor each count (nats)"),
-    "masked": ("mean", "se", "log-likelihood of held-out entries\nfor each count (nats)"),
-    "evidence": ("log_evidence", "se", "log evidence (nats)"),
-    "stability": ("least", "", "share of the {} in which\nthe least recurrent component comes back"),
-}
 LETTERS = 14  # of a title, in an inch
-UNITS = {
-    "masked": "masks of entries",
-    "heldout": "random splits of the counts",
-    "evidence": "runs",
-}
 BEHIND = "nats for each held-out count,\nminus the best"
-ROWS_TOO = "rows"  # the second panel of held-out scores
-TITLES = {
-    "heldout": "held-out counts,\nsame samples",
-    ROWS_TOO: "held-out counts,\nother samples",
-    "masked": "held-out entries",
-    "evidence": "evidence",
-    "stability": "stability",
-}
+OTHER_ROWS = "held-out counts,\nother samples"  # the second panel of held-out scores
 PANEL = 3.0  # width of one of several panels, in inches
 ROOM = 0.08  # of the axis, for the number of a rank
 FAR = 3.0  # times the median distance from the best, beyond which a rank may lie below a panel
@@ -90,10 +72,10 @@ def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, f
     check_selection(selection, Selection)
     grid, _ = make_panels((1, 1), (6.5, 4.0), figsize, axes)
     ax: Axes = grid[0, 0]
-    column, error, label = COLUMNS[selection.criterion]
-    _draw(ax, Shown(selection, (column, error), selection.best, selection.one_standard_error))
-    ax.set_ylabel(label.format(selection.resampled))
-    units = UNITS.get(selection.criterion, selection.resampled)
+    by = selection.by
+    _draw(ax, Shown(selection, (by.column, by.error), selection.best, selection.one_standard_error))
+    ax.set_ylabel(by.label.format(selection.resampled))
+    units = by.units or selection.resampled
     lines = [f"by {selection.method}, {len(selection.scores)} {units}"]
     lines += [caution.split(":")[0] for caution in selection.cautions[:1]]
     figure: Any = ax.figure
@@ -146,8 +128,9 @@ def ranks(
     panels = hide_spare(grid, len(chosen))
     for ax, (title, label, shown) in zip(panels, chosen, strict=True):
         _draw(ax, shown)
-        if shown.selection.criterion == "stability":
-            ax.axhline(COMES_BACK, color=QUIET, linewidth=1, linestyle="--", zorder=0)
+        threshold = shown.selection.by.threshold
+        if threshold is not None:
+            ax.axhline(threshold, color=QUIET, linewidth=1, linestyle="--", zorder=0)
             ax.set_ylim(0, 1.05)
         else:
             _leave_far_ranks_below(ax)
@@ -162,16 +145,13 @@ def ranks(
 
 def _panels(one: Selection) -> list[tuple[str, str, Shown]]:
     """Return title, label and contents of the panels of one selection."""
-    criterion, title = one.criterion, TITLES[one.criterion]
-    marked = one.best, one.one_standard_error
-    if criterion not in SCORED:
-        column, error, label = COLUMNS[criterion]
-        short = {"stability": "share in which the least\nrecurrent comes back"}
-        return [(_titled(title, one.best), short.get(criterion, label), Shown(one, (column, error), *marked))]
-    found = [(title, ("difference", "difference_se"), marked)]
+    by, marked = one.by, (one.best, one.one_standard_error)
+    if not by.scored:
+        return [(_titled(by.title, one.best), by.short or by.label, Shown(one, (by.column, by.error), *marked))]
+    found = [(by.title, ("difference", "difference_se"), marked)]
     if one.best_for_rows is not None:
         of_rows = one.best_for_rows, one.one_standard_error_for_rows
-        found.append((TITLES[ROWS_TOO], ("rows_difference", "rows_difference_se"), of_rows))
+        found.append((OTHER_ROWS, ("rows_difference", "rows_difference_se"), of_rows))
     return [
         (_titled(title, best), BEHIND, Shown(one, columns, best, frugal)) for title, columns, (best, frugal) in found
     ]
@@ -263,6 +243,6 @@ def _mark_best(ax: Axes, shown: Shown, beside: dict[Any, float]) -> None:
     ring: dict[str, Any] = {"linestyle": "none", "fillstyle": "none", "color": "black", "markersize": 12}
     series = (lambda place: place[0]) if len(best) == 2 else (lambda place: place[:-1])
     ax.plot(best[-1] + beside[series(best)], table.loc[best, column], "o", label="best", **ring)
-    if shown.selection.criterion in SCORED:
+    if shown.selection.by.scored:
         x = frugal[-1] + beside[series(frugal)]
         ax.plot(x, table.loc[frugal, column], "s", label="smallest within one se", **ring)

@@ -16,6 +16,7 @@ from bayesnmf.groups import GROUPS
 from bayesnmf.noise.words import NOISES
 from bayesnmf.options import METHODS
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.studies.selection.result import BUILT_IN
 
 USER_CODE = Path(__file__).parents[1] / "typing" / "user_code.py"
 COMMANDS = {
@@ -35,8 +36,12 @@ def test_an_editor_completes_what_a_call_returns(call, offered):
 
 
 @pytest.mark.parametrize(
-    ("words", "known"), [(types.ModelWord, MODELS), (types.MethodWord, METHODS), (types.NoiseWord, NOISES)]
-)
+    ("words", "known"),
+    [
+        (types.ModelWord, MODELS), (types.MethodWord, METHODS), (types.NoiseWord, NOISES),
+        (types.CriterionWord, {each.word for each in BUILT_IN}),
+    ],
+)  # fmt: skip
 def test_an_editor_offers_every_word_that_there_is(words, known):
     assert sorted(get_args(words)) == sorted(known)
 

@@ -154,7 +154,7 @@ def test_priors_that_are_left_open_are_even():
 
 
 def test_no_intervals_are_made_that_nothing_reads():
-    study = SelectionPlan(drawn(), [], "vi", VI(intervals="sampled"), 0, lambda *_: None, 1, 0.8, 0.0, 5)
+    study = SelectionPlan(drawn(), [], "vi", VI(intervals="sampled"), 0, lambda *_: None)
     assert study.options_for(Candidate("gamma_poisson", 3), drawn()).intervals == "mean_field"
 
 

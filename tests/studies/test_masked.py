@@ -23,7 +23,7 @@ def sample(noise=0.0, seed=0, n=30, m=20):
 
 
 def study_of(counts):
-    return SelectionPlan(bayesnmf.as_counts(counts), [], "vi", QUICK, 0, lambda *_: None, 0, 0.8, 0.2, 10)
+    return SelectionPlan(bayesnmf.as_counts(counts), [], "vi", QUICK, 0, lambda *_: None)
 
 
 def test_masks_are_folds_that_do_not_look_at_counts():

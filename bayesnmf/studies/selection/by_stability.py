@@ -20,23 +20,28 @@ ask is less: could chance in these rows have made the component?
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from bayesnmf.checks import check_choice, check_count, shown
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import with_data
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.fitting.many import fit_side_by_side, number_of_jobs, uninterrupted
+from bayesnmf.options import Options
 from bayesnmf.priors.pair import movable_components
 from bayesnmf.priors.values import component_sums, rows_to_shares
+from bayesnmf.studies.selection.criterion import Criterion, Line, with_noise
 from bayesnmf.studies.selection.plan import SelectionPlan
-from bayesnmf.studies.selection.record import CLOSE, COMES_BACK, UNIT, Candidate
-from bayesnmf.studies.selection.result import Selection
+from bayesnmf.studies.selection.record import UNIT, Candidate, SelectionRecord
+from bayesnmf.studies.stability.checks import check_has_objective
 from bayesnmf.studies.stability.grouping import Found, match_found
 from bayesnmf.studies.stability.running import Runs, seed_of, with_one_thread
 from bayesnmf.types import Array
@@ -44,6 +49,9 @@ from bayesnmf.types import Array
 if TYPE_CHECKING:
     import pandas as pd
 
+CLOSE = 0.75  # cosine of deviations above which a component comes back
+COMES_BACK = 0.8  # least share of the halves in which every component of a stable rank comes back
+FEWEST_HALVES = 5  # fewer cannot show a share of 80 % that is not 100 %
 SPLITS = 2**31 + 1  # seed beside those of the fits
 
 
@@ -78,20 +86,126 @@ class Recurrence(NamedTuple):
         }
 
 
-def by_stability(plan: SelectionPlan) -> Selection:
-    """Fit every candidate to all counts and to parts or draws of them; after Ctrl-C, compare those that are done."""
-    import pandas as pd
+@dataclass(frozen=True)
+class Stability(Criterion):
+    """Share of halves of the rows, or of resampled counts, in which the components come back.
 
-    draw = {"halves": split_rows, "counts": draw_again}[plan.resample]
-    parts = draw(plan.counts, plan.halves, plan.seed)
-    (found,), scored, interrupted = plan.score_all([parts], 1, plan.candidates, partial(_recurrence, plan))
-    index = pd.MultiIndex.from_tuples(scored, names=["model", "rank"])
-    table = pd.DataFrame([each.line for each in found], index=index)
-    scores = pd.DataFrame(np.stack([each.cosines.min(axis=1) for each in found], axis=1), columns=index)
-    return Selection(
-        table, scores.rename_axis(UNIT[plan.resample]), largest_stable(table), plan.method, plan.keep, interrupted,
-        criterion="stability", noise=plan.noises[0],
-    )  # fmt: skip
+    Attributes
+    ----------
+    halves : int
+        Number of halves, or of resampled counts.
+    resample : {"halves", "counts"}
+    """
+
+    halves: int = 10
+    resample: Literal["halves", "counts"] = "halves"
+
+    word: ClassVar[str] = "stability"
+    largest_wins: ClassVar[bool] = True
+    column: ClassVar[str] = "least"
+    label: ClassVar[str] = "share of the {} in which\nthe least recurrent component comes back"
+    short: ClassVar[str] = "share in which the least\nrecurrent comes back"
+    threshold: ClassVar[float | None] = COMES_BACK
+    title: ClassVar[str] = "stability"
+    units: ClassVar[str] = ""
+    prefers: ClassVar[str] = "Components come back best"
+    notes: ClassVar[list[str]] = [
+        "each of them is fitted by itself; come back: share of them in which the least recurrent component is found "
+        f"again: what sets it apart from the overall frequencies, with a cosine above {CLOSE}",
+        "closeness: mean cosine of the component that is matched worst; empty: number of components without counts",
+        "best: the largest rank at which all components have counts and come back in at least "
+        f"{COMES_BACK:.0%} of them; recurrent: number of components that do",
+    ]
+
+    def __post_init__(self) -> None:
+        check_count(self.halves, "halves", minimum=FEWEST_HALVES)
+        check_choice(self.resample, "resample", UNIT)
+
+    @property
+    def asks_other_rows(self) -> bool:
+        """Whether it fits some of the rows."""
+        return True
+
+    def check(self, method: str, counts: Counts, options: Options) -> None:
+        """Refuse methods without an objective, a single row, and starts made for other rows."""
+        super().check(method, counts, options)
+        check_has_objective(method, "criterion='stability'")
+        if counts.shape[0] < 2:
+            raise ValueError(
+                "criterion='stability' needs at least two rows, which it splits in halves: found one; use "
+                "criterion='evidence'"
+            )
+        start = getattr(options, "start", None)
+        if start is not None and not isinstance(start, str):
+            raise ValueError(
+                f"options.start must be made anew for the rows of each half: found {shown(start)}, made for other "
+                "rows; leave start out of the options"
+            )
+
+    def compare(self, plan: SelectionPlan) -> SelectionRecord:
+        """Fit every candidate to all counts and to parts or draws; after Ctrl-C, compare those that are done."""
+        import pandas as pd
+
+        draw = {"halves": split_rows, "counts": draw_again}[self.resample]
+        parts = draw(plan.counts, self.halves, plan.seed)
+        (found,), scored, interrupted = plan.score_all([parts], 1, plan.candidates, partial(_recurrence, plan))
+        index = pd.MultiIndex.from_tuples(scored, names=["model", "rank"])
+        table = pd.DataFrame([each.line for each in found], index=index)
+        scores = pd.DataFrame(np.stack([each.cosines.min(axis=1) for each in found], axis=1), columns=index)
+        told: Any = {"interrupted": interrupted, "criterion": self.word, "noise": plan.noises[0]}
+        scores = scores.rename_axis(UNIT[self.resample])
+        return SelectionRecord(table, scores, largest_stable(table), plan.method, **told)
+
+    @classmethod
+    def headline(cls, found: SelectionRecord) -> str:
+        """Return the title of the table."""
+        return f"by {found.method}{with_noise(found)}, {len(found.scores)} {found.resampled}"
+
+    @classmethod
+    def headings(cls, found: SelectionRecord) -> Line:
+        """Return the headings of what the table says of each candidate."""
+        return ["come back", "recurrent", "closeness", "empty", "converged"]
+
+    @classmethod
+    def line(cls, found: SelectionRecord, each: Any) -> Line:
+        """Return what the table says of a candidate."""
+        told = [f"{each.least:.0%}", str(each.recurrent), f"{each.closeness:.3f}", str(each.empty)]
+        return [*told, f"{each.converged} of {each.fits}"]
+
+    @classmethod
+    def why_none(cls, found: SelectionRecord) -> str:
+        """Return why there is no best candidate."""
+        return (
+            f"no rank is stable: at none of those tried do all components have counts and come back in at least "
+            f"{COMES_BACK:.0%} of the {found.resampled}; try smaller ranks, or criterion='masked'"
+        )
+
+    @classmethod
+    def cautions(cls, found: SelectionRecord) -> list[str]:
+        """Return that smaller ranks are not stable, or that another seed may name another rank."""
+        best: Any = found.best
+        table, halves = found.table.loc[best.model], len(found.scores)
+        told = []
+        failed = table.index[(table.index < best.rank) & ((table["empty"] > 0) | (table["least"] < COMES_BACK))]
+        if len(failed):
+            told.append(
+                f"smaller ranks are not stable ({_listed(failed)}): fewer components may each stand for several, and "
+                "which ones they join depends on the rows; compare with another criterion"
+            )
+        error = math.sqrt(COMES_BACK * (1 - COMES_BACK) / halves)
+        near = (table["empty"] == 0) & ((table["least"] - COMES_BACK).abs() <= error)
+        close = table.index[near & (table.index >= best.rank)]
+        if len(close):
+            told.append(
+                f"another seed may name another rank: the shares of {halves} {found.resampled} in which rank "
+                f"{_listed(close)} comes back are within one standard error ({error:.0%}) of {COMES_BACK:.0%}; raise "
+                "halves"
+            )
+        return told
+
+
+def _listed(ranks: Any) -> str:
+    return ", ".join(str(rank) for rank in ranks)
 
 
 def split_rows(counts: Counts, halves: int, seed: int) -> list[Counts]:

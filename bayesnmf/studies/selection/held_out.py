@@ -22,8 +22,9 @@ the observed one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -37,24 +38,34 @@ from bayesnmf.assessment.scoring import (
     ratio_of_sums,
     score,
 )
+from bayesnmf.checks import check_count, check_fraction
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.splitting import Split, split_counts
+from bayesnmf.data.splitting import Split, rows_aside, split_counts
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.many import uninterrupted
 from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_loadings
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import MeanField, Mode
+from bayesnmf.options import Options
 from bayesnmf.priors import Gamma
+from bayesnmf.studies.selection.criterion import Criterion, Line
 from bayesnmf.studies.selection.plan import SelectionPlan
-from bayesnmf.studies.selection.record import Candidate
-from bayesnmf.studies.selection.result import Selection
+from bayesnmf.studies.selection.record import Candidate, SelectionRecord
+from bayesnmf.text import plus_minus
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+KEEP, WITHHOLD = 0.8, 0.2
+CLEAR = 2.0  # standard errors by which one rank predicts other rows worse than another beyond chance
+NOTES = [
+    "± is the standard error over rows, that of differences from the best paired by row",
+    "one se: the smallest rank that falls short of the best by at most one standard error of the paired differences",
+]
+NOTHING_HELD_OUT = "no candidate is best: no count was held out; lower keep, or raise splits"
 MAX_ITER, TOL = 500, 1e-6
 DRAWS = 100
 STAND_IN = Gamma(1.0, 1.0)  # no prior of the components is used, but their sums, which differ from 1
@@ -143,23 +154,141 @@ class Scored(NamedTuple):
         return float(logs.sum() / counted.sum()) if counted.sum() else np.nan
 
 
-def by_held_out_counts(plan: SelectionPlan) -> Selection:
-    """Score every candidate in every split; after Ctrl-C, compare the complete splits, or the unfinished first one."""
+@dataclass(frozen=True)
+class HeldOut(Criterion):
+    """Log-likelihood of held-out counts, in nats for each of them.
+
+    Attributes
+    ----------
+    splits : int
+        Number of random splits, each with its own fits.
+    keep : float
+        Probability that a count is a training count.
+    withhold : float, optional
+        Share of the rows that are withheld; by default a fifth, or none where there are too few rows or features.
+    """
+
+    splits: int = 3
+    keep: float = KEEP
+    withhold: float | None = None
+
+    word: ClassVar[str] = "heldout"
+    noises: ClassVar[Any] = "poisson"
+    scored: ClassVar[bool] = True
+    column: ClassVar[str] = "mean"
+    error: ClassVar[str] = "se"
+    label: ClassVar[str] = "held-out log-likelihood\nfor each count (nats)"
+    title: ClassVar[str] = "held-out counts,\nsame samples"
+    units: ClassVar[str] = "random splits of the counts"
+    prefers: ClassVar[str] = "Held-out counts are predicted best"
+    notes: ClassVar[list[str]] = NOTES
+
+    def __post_init__(self) -> None:
+        check_count(self.splits, "splits")
+        check_fraction(self.keep, "keep")
+        if self.withhold:
+            check_fraction(self.withhold, "withhold")
+
+    @property
+    def takes_covariates(self) -> bool:
+        """Whether loadings may depend on covariates: not of rows that are withheld."""
+        return not self.withhold
+
+    @property
+    def asks_other_rows(self) -> bool:
+        """Whether it predicts rows that no fit has seen."""
+        return bool(self.withhold)
+
+    def check(self, method: str, counts: Counts, options: Options) -> None:
+        """Refuse to withhold rows that are not there."""
+        super().check(method, counts, options)
+        if self.withhold and not _can_withhold(counts, self.withhold):
+            n, m = counts.shape
+            raise ValueError(
+                f"withhold={self.withhold:g} needs at least two features, and rows of which it is at least half a row, "
+                f"beside one to fit: found {n} × {m} counts; give withhold=0"
+            )
+
+    def settled(self, counts: Counts) -> HeldOut:
+        """Return the same with the share of rows to withhold; 0 if it is too small and was not asked for."""
+        share = WITHHOLD if self.withhold is None else self.withhold
+        return replace(self, withhold=share if _can_withhold(counts, share) else 0.0)
+
+    def compare(self, plan: SelectionPlan) -> SelectionRecord:
+        """Score every candidate in every split; after Ctrl-C, compare the complete splits, or the first one."""
+        share = self.withhold or 0.0
+        splits = (
+            split_counts(plan.counts, self.keep, share, np.random.default_rng([plan.seed, number]))
+            for number in range(self.splits)
+        )
+        return _compared(plan, *plan.score_all(splits, self.splits, plan.candidates, partial(_score, plan)), self.keep)
+
+    @classmethod
+    def headline(cls, found: SelectionRecord) -> str:
+        """Return the title of the table."""
+        splits = int(found.table["fits"].iloc[0])
+        return (
+            f"by {found.method}, trained on {found.keep:.0%} of the counts, {splits} split{'s' if splits > 1 else ''}"
+        )
+
+    @classmethod
+    def headings(cls, found: SelectionRecord) -> Line:
+        """Return the headings of what the table says of each candidate."""
+        of_rows = [] if found.best_for_rows is None else ["withheld rows, minus their best"]
+        return ["held-out nats per count", "minus the best", *of_rows, "converged"]
+
+    @classmethod
+    def line(cls, found: SelectionRecord, each: Any) -> Line:
+        """Return what the table says of a candidate."""
+        line = score_of(each)
+        if found.best_for_rows is not None:
+            line += [plus_minus(each.rows_difference, each.rows_difference_se) if each.rows_difference else "0"]
+        return [*line, f"{each.converged} of {each.fits}"]
+
+    @classmethod
+    def why_none(cls, found: SelectionRecord) -> str:
+        """Return why there is no best candidate."""
+        return NOTHING_HELD_OUT
+
+    @classmethod
+    def cautions(cls, found: SelectionRecord) -> list[str]:
+        """Return that the best rank predicts other rows worse than a smaller one."""
+        rows, best = found.best_for_rows, found.best
+        if rows is None or best is None or rows.rank >= best.rank:
+            return []
+        line: Any = found.table.loc[found.place(best)]
+        gap, error = float(line["rows_difference"]), float(line["rows_difference_se"])
+        if not -gap > CLEAR * error:
+            return []
+        return [
+            f"rank {best.rank} predicts other rows worse than rank {rows.rank}: by {-gap:.4f} ± {error:.4f} nats for "
+            "each count of the hidden features of withheld rows; some components may describe single entries, whose "
+            "held-out counts share an excess with their training counts"
+        ]
+
+
+def _can_withhold(counts: Counts, share: float) -> bool:
+    return bool(share and counts.shape[1] > 1 and rows_aside(counts.shape[0], share))
+
+
+def score_of(each: Any) -> Line:
+    """Return the score of a candidate, and by how much it falls short of the best."""
+    return [plus_minus(each.mean, each.se), plus_minus(each.difference, each.difference_se) if each.difference else ""]
+
+
+def _compared(
+    plan: SelectionPlan, found: list[list[Scored]], scored: Sequence[Candidate], interrupted: bool, keep: float
+) -> SelectionRecord:
     import pandas as pd
 
-    splits = (_split(plan, number) for number in range(plan.splits))
-    found, scored, interrupted = plan.score_all(splits, plan.splits, plan.candidates, partial(_score, plan))
     index = pd.MultiIndex.from_tuples(scored, names=["model", "rank"])
     scores = pd.DataFrame([[one.per_count for one in row] for row in found], columns=index).rename_axis("split")
     table = pooled([[one.thinned for one in row] for row in found], index)
     rows = pooled([[one.withheld for one in row] for row in found], index)
     table = with_fits(table.join(rows.add_prefix("rows_")), found)
     best = best_of(table, scored)
-    return Selection(table, scores, best and Candidate(*best), plan.method, plan.keep, interrupted)
-
-
-def _split(plan: SelectionPlan, number: int) -> Split:
-    return split_counts(plan.counts, plan.keep, plan.withhold, np.random.default_rng([plan.seed, number]))
+    chosen = best and Candidate(*best)
+    return SelectionRecord(table, scores, chosen, plan.method, keep, interrupted, HeldOut.word)
 
 
 def _score(plan: SelectionPlan, split: Split, candidate: Candidate, seed: int) -> Scored:

@@ -10,26 +10,30 @@ describes new entries: 1 if it does and if predictions have no error.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.assessment.scoring import ratio_of_sums
+from bayesnmf.checks import check_count
+from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import Mask
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.many import uninterrupted
 from bayesnmf.kernels.cpu.pearson import pearson_sums
 from bayesnmf.noise.abilities import Noise, distribution_of
+from bayesnmf.options import Options
 from bayesnmf.results.dispersion import LOW
-from bayesnmf.studies.selection.held_out import best_of, pooled, with_fits
-from bayesnmf.studies.selection.masks import make_masks, tiles
+from bayesnmf.studies.selection.criterion import Criterion, Line, with_noise
+from bayesnmf.studies.selection.held_out import NOTES, NOTHING_HELD_OUT, best_of, pooled, score_of, with_fits
+from bayesnmf.studies.selection.masks import FOLDS, make_masks, tiles
 from bayesnmf.studies.selection.plan import SelectionPlan
-from bayesnmf.studies.selection.record import Candidate, word_of
-from bayesnmf.studies.selection.result import Selection
+from bayesnmf.studies.selection.record import Candidate, SelectionRecord, word_of
 from bayesnmf.types import Array
 
 
@@ -43,23 +47,89 @@ class Scored(NamedTuple):
     converged: bool
 
 
-def by_masked_entries(plan: SelectionPlan) -> Selection:
-    """Score every candidate with every mask; after Ctrl-C, compare the complete masks, or the unfinished first one."""
-    import pandas as pd
+@dataclass(frozen=True)
+class Masked(Criterion):
+    """Log-likelihood of entries that are held out as missing, in nats for each count of them.
 
-    masks, tried = make_masks(plan.counts, plan.splits, plan.seed), list(product(plan.noises, plan.candidates))
-    found, scored, interrupted = plan.score_all(masks, len(masks), tried, partial(_score, plan))
-    crossed = len(plan.noises) > 1
-    places = [(word_of(noise), *candidate) if crossed else candidate for noise, candidate in scored]
-    index = pd.MultiIndex.from_tuples(places, names=["noise", "model", "rank"] if crossed else ["model", "rank"])
-    of_counts = [[ratio_of_sums(each.logs, each.counted).value for each in row] for row in found]
-    scores = pd.DataFrame(of_counts, columns=index).rename_axis("mask")
-    table = pooled([[(each.logs, each.counted) for each in row] for row in found], index)
-    sums = np.sum([[(each.squares, each.entries) for each in row] for row in found], axis=0)
-    table = with_fits(table.assign(chi_squared=sums[:, 0] / np.maximum(sums[:, 1], 1)), found)
-    noise, best = best_of(table, scored) or (plan.noises[0], None)
-    more: Any = {"criterion": "masked", "noise": noise}
-    return Selection(table, scores, best, plan.method, plan.keep, interrupted, **more)
+    Attributes
+    ----------
+    splits : int, optional
+        Number of masks, each with its own fits; by default 5, of large counts 2.
+    """
+
+    splits: int | None = None
+
+    word: ClassVar[str] = "masked"
+    noises: ClassVar[Any] = "several"
+    takes_batch: ClassVar[bool] = True
+    scored: ClassVar[bool] = True
+    column: ClassVar[str] = "mean"
+    error: ClassVar[str] = "se"
+    label: ClassVar[str] = "log-likelihood of held-out entries\nfor each count (nats)"
+    title: ClassVar[str] = "held-out entries"
+    units: ClassVar[str] = "masks of entries"
+    prefers: ClassVar[str] = "Held-out entries are predicted best"
+    notes: ClassVar[list[str]] = [
+        *NOTES,
+        "χ²: of the held-out entries, over their number; 1 if they vary as the noise says around exact predictions",
+    ]
+
+    def __post_init__(self) -> None:
+        if self.splits is not None:
+            check_count(self.splits, "splits", most=FOLDS)
+
+    @property
+    def takes_covariates(self) -> bool:
+        """Whether loadings may depend on covariates: all rows are fitted."""
+        return True
+
+    def check(self, method: str, counts: Counts, options: Options) -> None:
+        """Refuse counts of one row, or of one feature."""
+        super().check(method, counts, options)
+        if min(counts.shape) < 2:
+            raise ValueError(
+                f"criterion='masked' needs at least two rows and two features: found {counts.shape[0]} × "
+                f"{counts.shape[1]} counts; use criterion='heldout'"
+            )
+
+    def compare(self, plan: SelectionPlan) -> SelectionRecord:
+        """Score every candidate with every mask; after Ctrl-C, compare the complete masks, or the first one."""
+        import pandas as pd
+
+        masks, tried = make_masks(plan.counts, self.splits or 0, plan.seed), list(product(plan.noises, plan.candidates))
+        found, scored, interrupted = plan.score_all(masks, len(masks), tried, partial(_score, plan))
+        crossed = len(plan.noises) > 1
+        places = [(word_of(noise), *candidate) if crossed else candidate for noise, candidate in scored]
+        index = pd.MultiIndex.from_tuples(places, names=["noise", "model", "rank"] if crossed else ["model", "rank"])
+        of_counts = [[ratio_of_sums(each.logs, each.counted).value for each in row] for row in found]
+        scores = pd.DataFrame(of_counts, columns=index).rename_axis("mask")
+        table = pooled([[(each.logs, each.counted) for each in row] for row in found], index)
+        sums = np.sum([[(each.squares, each.entries) for each in row] for row in found], axis=0)
+        table = with_fits(table.assign(chi_squared=sums[:, 0] / np.maximum(sums[:, 1], 1)), found)
+        noise, best = best_of(table, scored) or (plan.noises[0], None)
+        told: Any = {"interrupted": interrupted, "criterion": self.word, "noise": noise}
+        return SelectionRecord(table, scores, best, plan.method, **told)
+
+    @classmethod
+    def headline(cls, found: SelectionRecord) -> str:
+        """Return the title of the table."""
+        masks = int(found.table["fits"].iloc[0])
+        return f"by {found.method}{with_noise(found)}, {masks} mask{'s' if masks > 1 else ''} of entries"
+
+    @classmethod
+    def headings(cls, found: SelectionRecord) -> Line:
+        """Return the headings of what the table says of each candidate."""
+        return ["nats per held-out count", "minus the best", "χ²", "converged"]
+
+    @classmethod
+    def line(cls, found: SelectionRecord, each: Any) -> Line:
+        """Return what the table says of a candidate."""
+        return [*score_of(each), f"{each.chi_squared:.2f}", f"{each.converged} of {each.fits}"]
+
+    @classmethod
+    def why_none(cls, found: SelectionRecord) -> str:
+        """Return why there is no best candidate."""
+        return NOTHING_HELD_OUT
 
 
 def _score(plan: SelectionPlan, mask: Mask, candidate: tuple[Noise, Candidate], seed: int) -> Scored:

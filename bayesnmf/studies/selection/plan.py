@@ -1,4 +1,4 @@
-"""What `select` compares, and how."""
+"""What `select` compares, whatever the criterion."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from bayesnmf.fitting.known import Beforehand
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import Options
+from bayesnmf.options.checkpoint import Checkpoint
 from bayesnmf.studies.selection.record import Candidate
 
 
@@ -31,20 +32,14 @@ class SelectionPlan:
     options : object
     seed : int
     report : callable
-    splits : int
-        Number of random splits; 0 for as many masks as the size of the counts asks for.
-    keep, withhold : float
-        Probability with which a count is a training count, and share of the rows to withhold.
-    halves : int
-        Number of halves of the rows, or of resampled counts.
-    resample : {"halves", "counts"}
-        What stability asks the components to come back in.
     noises : list of Noise
         Noises that every candidate is fitted with.
     seeds : Seeds or None
         What the priors of the first components favour.
     covariates : Covariates or None
         What the loadings of all rows depend on.
+    checkpoint : Checkpoint or None
+        Folder that keeps what takes long beside fits.
     """
 
     counts: Counts
@@ -53,14 +48,10 @@ class SelectionPlan:
     options: Options
     seed: int
     report: ProgressReport
-    splits: int
-    keep: float
-    withhold: float
-    halves: int
-    resample: str = "halves"
     noises: list[Noise] = field(default_factory=lambda: [POISSON])
     seeds: Seeds | None = None
     covariates: Covariates | None = None
+    checkpoint: Checkpoint | None = None
 
     def options_for(self, candidate: Candidate, counts: Counts) -> Any:
         """Return the options of a candidate's fit to these counts, whose priors have no None left.

@@ -16,10 +16,7 @@ from bayesnmf.types import Array
 if TYPE_CHECKING:
     import pandas as pd
 
-CLOSE = 0.75  # cosine of deviations above which a component comes back
 UNIT = {"halves": "half", "counts": "resampled"}  # name of the index of the scores, by what is resampled
-COMES_BACK = 0.8  # least share of the halves in which every component of a stable rank comes back
-SCORED = ("heldout", "masked")  # criteria whose scores have a standard error over rows
 
 
 def word_of(noise: Noise) -> str:
@@ -57,11 +54,12 @@ class SelectionRecord:
     method : str
         Method of the fits.
     keep : float
-        Probability with which a count was in the training counts, with "heldout".
+        Probability with which a count was in the training counts: 1 but with "heldout".
     interrupted : bool
         Whether Ctrl-C stopped the selection: with "heldout" and "masked", only candidates that were scored in every
         split are compared; with the others, those that are done. Or it stopped the checks, which are then None.
-    criterion : {"heldout", "masked", "evidence", "stability"}
+    criterion : str
+        Word of the criterion.
     noise : Noise
         Noise of the best candidate: ``bayesnmf.fit(counts, *best, noise=noise)`` fits it.
     checks : PredictiveChecks or None
@@ -86,8 +84,8 @@ class SelectionRecord:
     scores: pd.DataFrame
     best: Candidate | None
     method: str
-    keep: float
-    interrupted: bool
+    keep: float = 1.0
+    interrupted: bool = False
     criterion: str = "heldout"
     noise: Noise = POISSON
     checks: PredictiveChecks | None = None
@@ -103,18 +101,6 @@ class SelectionRecord:
         return "resampled counts" if self.scores.index.name == UNIT["counts"] else "halves of the rows"
 
     @property
-    def one_standard_error(self) -> Candidate | None:
-        """The smallest rank with the best noise whose score is within one standard error of the best, and its model.
-
-        The standard error is that of the differences from the best, paired by row, so the variation that all scores
-        share does not enter. With a single row, and with the other criteria, there is none, and the best is returned.
-        """
-        if self.best is None or self.criterion not in SCORED:
-            return self.best
-        table: Any = self.table if self.table.index.nlevels == 2 else self.table.xs(word_of(self.noise), level="noise")
-        return _frugal(table, "mean", "difference", "difference_se")
-
-    @property
     def best_for_rows(self) -> Candidate | None:
         """Candidate that predicts withheld rows best; None without them."""
         if "rows_mean" not in self.table or self.table["rows_mean"].isna().all():
@@ -127,10 +113,11 @@ class SelectionRecord:
         """The smallest rank whose score for withheld rows is within one standard error of the best."""
         if self.best_for_rows is None:
             return None
-        return _frugal(self.table, "rows_mean", "rows_difference", "rows_difference_se")
+        return frugal_of(self.table, "rows_mean", "rows_difference", "rows_difference_se")
 
 
-def _frugal(table: pd.DataFrame, mean: str, difference: str, se: str) -> Candidate:
+def frugal_of(table: pd.DataFrame, mean: str, difference: str, se: str) -> Candidate:
+    """Return the smallest rank that falls short of the best by at most one standard error."""
     flat = table.reset_index()
     good = flat[-flat[difference] <= np.nan_to_num(flat[se])]
     first: Any = good.sort_values(["rank", mean], ascending=[True, False]).iloc[0]

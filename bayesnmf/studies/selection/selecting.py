@@ -20,35 +20,29 @@ from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.covariates.reading import read_given
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.seeds import Seeds, seeds_of
-from bayesnmf.fitting.checkpointing import keep_each_fit, keep_loops
+from bayesnmf.fitting.checkpointing import keep_each_fit
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.job import ProgressReport, check_combination, progress_context
 from bayesnmf.fitting.many import uninterrupted
-from bayesnmf.fitting.settings import describe_options, digest_of_counts
 from bayesnmf.inference.status import FitWarning
-from bayesnmf.options import VI, Options, options_of
+from bayesnmf.options import Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import served_options
 from bayesnmf.options.methods import explains_names
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
 from bayesnmf.priors.specification import DEFAULT_MODEL, check_model
-from bayesnmf.studies.selection.by_evidence import by_evidence
-from bayesnmf.studies.selection.by_stability import by_stability
 from bayesnmf.studies.selection.checks import (
-    check_covariates_scored,
     check_criterion,
-    check_data,
+    check_method,
     check_noises,
-    check_settings_of,
+    check_takes,
     default_criterion,
-    share_withheld,
 )
-from bayesnmf.studies.selection.held_out import by_held_out_counts
-from bayesnmf.studies.selection.masked import by_masked_entries
+from bayesnmf.studies.selection.criterion import Criterion
 from bayesnmf.studies.selection.plan import SelectionPlan
 from bayesnmf.studies.selection.record import Candidate
 from bayesnmf.studies.selection.result import Selection
-from bayesnmf.types import MethodName, ModelName
+from bayesnmf.types import CriterionName, MethodName, ModelName
 
 RANKS = (2, 3, 4, 5, 6, 8, 10)
 
@@ -64,7 +58,7 @@ def select(
     formula: str | None = None,
     covariates: Any = None,
     noise: Any = "poisson",
-    criterion: Literal["masked", "heldout", "evidence", "stability"] | None = None,
+    criterion: CriterionName | Criterion | None = None,
     splits: int | None = None,
     keep: float | None = None,
     withhold: float | None = None,
@@ -99,7 +93,7 @@ def select(
         Columns that `formula` names, as for `bayesnmf.fit`.
     noise : str, Noise or an iterable of them
         Noise of the fits, as for `bayesnmf.fit`, one with "stability", with "masked" several to compare.
-    criterion : {"masked", "heldout", "evidence", "stability"}, optional
+    criterion : {"masked", "heldout", "evidence", "stability"} or Criterion, optional
         Of modules of `bayesnmf.studies.selection`. "masked", the default: log-likelihood of entries held out as
         missing; "heldout": that of held-out counts (`held_out`); "evidence": probability of the counts, for small data
         (`by_evidence`); "stability": the largest rank whose components return (`by_stability`).
@@ -160,19 +154,21 @@ def select(
     with progress_context(progress) as report, warnings.catch_warnings(), keep_each_fit(kept):
         data = with_batch(open_counts(counts, "float64", told=report), batch, counts)
         data = with_exposures(data, row_exposure, feature_exposure)
-        by = criterion or default_criterion(data, method, given)
-        method, noises = check_criterion(by, method), check_noises(by, noise)
-        settings, options = check_settings_of(by, given), options_of(method, options)
+        by = check_criterion(default_criterion(data, method, given) if criterion is None else criterion, given)
+        method, noises = check_method(by, method), check_noises(by, noise)
+        options = options_of(method, options)
         check_integer_counts(check_complete(data, "select"), "select", "round them")
-        check_data(by, data, options)
-        settings["withhold"] = share_withheld(by, settings["withhold"], withhold is not None, data)
-        of_rows = read_given(formula, covariates, counts, data)
-        of_all = {"noises": noises, "seeds": seeds_of(seeds), "covariates": of_rows, **settings}
-        plan = SelectionPlan(data, candidates, method, options, seed, report, **of_all)
-        _check_candidates(plan, by, settings["withhold"])
+        by.check(method, data, options)
+        by, of_rows = by.settled(data), read_given(formula, covariates, counts, data)
+        check_takes(by, data, of_rows)
+        plan = SelectionPlan(
+            data, candidates, method, options, seed, report, noises=noises, seeds=seeds_of(seeds), covariates=of_rows,
+            checkpoint=kept,
+        )  # fmt: skip
+        _check_candidates(plan, by)
         warnings.simplefilter("ignore", FitWarning)  # the table reports it
-        found = replace(_by(by, plan, kept), totals=(data.row_totals, data.feature_totals))
-        return _checked(found, plan) if check and not found.interrupted else found
+        found = Selection(**vars(by.compare(plan)) | {"totals": (data.row_totals, data.feature_totals)})
+        return _checked(found, plan, by) if check and not found.interrupted else found
 
 
 def _candidates(models: Any, ranks: Any) -> list[Candidate]:
@@ -185,9 +181,8 @@ def _candidates(models: Any, ranks: Any) -> list[Candidate]:
     return [Candidate(model, rank) for model in names for rank in check_ranks(ranks)]
 
 
-def _check_candidates(plan: SelectionPlan, criterion: str, withhold: float) -> None:
+def _check_candidates(plan: SelectionPlan, criterion: Criterion) -> None:
     """Refuse candidates that cannot be fitted, before the first fit and not after hours of fits."""
-    check_covariates_scored(criterion, plan.covariates, withhold)
     check_start_has_seeds(getattr(plan.options, "start", None), plan.seeds)
     for candidate in plan.candidates:
         filled = plan.options_for(candidate, plan.counts)
@@ -196,29 +191,15 @@ def _check_candidates(plan: SelectionPlan, criterion: str, withhold: float) -> N
             served_options(filled, noise, plan.method, plan.counts)
             if plan.counts.batch is not None:
                 served_with_batch(filled, plan.method, candidate.model, noise, plan.counts)
-        if criterion == "stability" or withhold > 0:
+        if criterion.asks_other_rows:
             check_one_prior_for_all_rows(filled.priors.loadings)
 
 
-BY = {"masked": by_masked_entries, "heldout": by_held_out_counts, "stability": by_stability}
-
-
-def _by(criterion: str, plan: SelectionPlan, kept: Checkpoint | None) -> Selection:
-    if criterion in BY:
-        return BY[criterion](plan)
-    settings = describe_options(plan.options) | {"counts": digest_of_counts(plan.counts), "seed": str(plan.seed)}
-    settings |= {} if plan.seeds is None else {"seeds": repr((dict(plan.seeds.sets), plan.seeds.strength))}
-    with keep_loops(kept, "evidence", {**settings, "candidates": repr(plan.candidates)}):
-        return by_evidence(plan)
-
-
-def _checked(found: Selection, plan: SelectionPlan) -> Selection:
+def _checked(found: Selection, plan: SelectionPlan, criterion: Criterion) -> Selection:
     """Return the selection with predictive checks of the best candidate's fit to all counts."""
     if found.best is None:
         return found
-    method, options = plan.method, plan.options_for(found.best, plan.counts)
-    if found.criterion == "evidence":
-        method, options = "vi", VI(priors=options.priors)
+    method, options = criterion.fitted_by(plan, plan.options_for(found.best, plan.counts))
     done = "select", len(plan.candidates), len(plan.candidates), np.nan
     try:
         fitted = uninterrupted(fit(
