@@ -43,6 +43,7 @@ from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import (
     check_exposures,
     check_family,
+    check_integrable,
     check_integrates_out,
     check_natural_basis,
     check_proper_components,
@@ -100,9 +101,8 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
         check_room_for_rows(counts, rank, size_written(options, rank, counts))
     if counts.mask is not None:
         check_mask_served(options, method)
-        if METHODS[method].posterior == "draws":
-            check_proper_loadings(priors.loadings, "missing entries and draws, which would have no distribution")
         if METHODS[method].posterior != "point":
+            check_integrable(priors, rank, METHODS[method].posterior == "draws")
             check_unseen(counts.mask, priors)
     if priors.loadings.has_effects:
         thinned = METHODS[method].posterior == "draws" and keeps_moments(options, rank, counts.shape)

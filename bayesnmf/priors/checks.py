@@ -67,7 +67,7 @@ def check_proper_loadings(loadings: Any, what: str) -> None:
     if loadings is None or not loadings.proper:
         raise ValueError(
             f"priors.loadings must be a proper prior for {what}: found {shown(loadings)}; give a prior with a rate "
-            "above 0"
+            "above 0, as model='gamma_poisson' has"
         )
 
 
@@ -78,6 +78,18 @@ def check_proper_components(components: Any, what: str) -> None:
             f"priors.components must be a proper prior for {what}: found {shown(components)}; "
             "give one, with a rate above 0 if it is a Gamma"
         )
+
+
+def check_integrable(priors: Any, rank: int, drawn: bool) -> None:
+    """Refuse flat priors of loadings where entries are missing and components are not all known.
+
+    A component that has all of itself in features which some rows miss leaves the loadings of these rows without any
+    exposure. Under a flat prior such loadings add to the volume of the posterior, and to the elbo, without limit.
+    """
+    known = getattr(priors.components, "constants", {}).get("known")
+    if drawn or known is None or len(known) < rank:
+        what = "draws, which would have no distribution" if drawn else "method='vi', whose elbo would have no limit"
+        check_proper_loadings(priors.loadings, f"missing entries and {what}")
 
 
 def check_unseen(mask: Any, priors: Any) -> None:

@@ -179,12 +179,12 @@ def test_poisson_counts_do_not_get_stuck(word):
 
 
 def starts(counts, known, truth):
-    """Return loadings to begin with: none, all, the component that explains least, another sample's support."""
+    """Return loadings to begin with: none, nearly none, all, what explains least, another sample's support."""
     n, rank = truth.shape
     totals, worst = counts.sum(axis=1, keepdims=True), np.zeros((n, rank))
     worst[np.arange(n), (counts @ np.log(known).T).argmin(axis=1)] = totals[:, 0]
     other = np.roll(truth, 1, axis=0)
-    return [np.zeros((n, rank)), np.repeat(totals / rank, rank, axis=1), worst, other]
+    return [np.zeros((n, rank)), np.full((n, rank), 1e-200), np.repeat(totals / rank, rank, axis=1), worst, other]
 
 
 @pytest.mark.parametrize("noise", [POISSON_NOISE, NegativeBinomial("quadratic"), NegativeBinomial("linear", 0.5)])

@@ -381,7 +381,10 @@ def test_totals_given_are_completed_for_each_draw():
 def test_flat_loadings_with_missing_entries_have_no_posterior():
     with pytest.raises(ValueError, match=r"priors\.loadings must be a proper prior for missing entries and draws"):
         bayesnmf.fit(COUNTS, "poisson", K, "gibbs", observed=np.arange(48).reshape(8, 6) > 3)
-    fit = bayesnmf.fit(COUNTS, "poisson", K, "vi", seed=0, observed=np.arange(48).reshape(8, 6) > 3)
+    with pytest.raises(ValueError, match=r"missing entries and method='vi', whose elbo would have no limit"):
+        bayesnmf.fit(COUNTS, "poisson", K, "vi", observed=np.arange(48).reshape(8, 6) > 3)
+    known = np.random.default_rng(0).dirichlet(np.ones(6), K)  # which no row lacks
+    fit = bayesnmf.fit(COUNTS, "poisson", fixed_components=known, observed=np.arange(48).reshape(8, 6) > 3)
     assert "entries of its counts are missing" in " ".join(repr(fit).split())
 
 

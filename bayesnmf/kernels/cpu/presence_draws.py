@@ -16,6 +16,7 @@ from bayesnmf.kernels.cpu.presence_moves import draw_again, move_all, move_one
 from bayesnmf.kernels.cpu.presence_refits import refit
 from bayesnmf.kernels.cpu.streams import stream
 from bayesnmf.kernels.cpu.supports import (
+    NOTHING,
     QUADRATIC,
     Model,
     Row,
@@ -73,7 +74,7 @@ def _fill_support(loadings: Array, at: Support) -> None:
     at.size[0] = 0
     order = np.argsort(-loadings)
     for k in order[: len(at.members)]:
-        if loadings[k] > 0.0:
+        if loadings[k] > 0.0 and math.log(loadings[k]) > NOTHING:
             a = at.size[0]
             at.members[a], at.logs[a], at.mode[a] = k, math.log(loadings[k]), math.log(loadings[k])
             at.size[0] += 1

@@ -26,6 +26,7 @@ POISSON, LINEAR, QUADRATIC = 0, 1, 2  # how the variance grows
 LEAST = 1e-100  # of means: their logarithms, and the squares of their reciprocals, are finite
 CLOSE, STEPS, LONGEST = 1e-6, 30, 1.5  # squared length at which Newton's method ends, most steps, largest change of t
 NEVER = -1e300
+NOTHING = -100.0  # logarithm of a loading below which there is none: sums of such ones underflow
 LOOPS: Any = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
 
 
@@ -198,10 +199,12 @@ def log_likelihood(row: Row, here: Space) -> float:
 
 @compiled_for_kernels()
 def log_density(row: Row, at: Support, here: Space) -> float:
-    """Return the log density of a support and its t, up to a constant of the row."""
+    """Return the log density of a support and its t, up to a constant of the row; NEVER if a loading is nearly 0."""
     shapes = total = 0.0
     found = math.log(row.rate)
     for a in range(at.size[0]):
+        if at.logs[a] < NOTHING:
+            return NEVER
         k, u = at.members[a], math.exp(at.logs[a])
         here.loadings[a] = u
         shapes += row.shape[k]
@@ -227,6 +230,19 @@ def factorise(matrix: Array, size: int, out: Array) -> bool:
             else:
                 out[a, b] = left / out[b, b]
     return True
+
+
+@compiled_for_kernels()
+def _factorise_surely(at: Support, size: int) -> None:
+    """Write the factor of −Hessian, whose diagonal grows as long as rounding leaves it without one.
+
+    Where counts are large, and means of nearly 0 are all that a support has for them, curvatures are 10²⁸.
+    """
+    growth = 1e-12
+    while not factorise(at.hessian, size, at.factor):
+        for a in range(size):
+            at.hessian[a, a] *= 1.0 + growth
+        growth *= 10.0
 
 
 @compiled_for_kernels()
@@ -274,7 +290,7 @@ def find_mode(row: Row, at: Support, here: Space) -> None:
             _fill_hessian(row, at, here, here.curvatures, whole)
             if not factorise(at.hessian, size, at.factor):
                 _fill_hessian(row, at, here, here.curvatures, 0.0)
-                factorise(at.hessian, size, at.factor)
+                _factorise_surely(at, size)
         length = 0.0
         for a in range(size):
             k = at.members[a]
@@ -319,7 +335,7 @@ def put_last(at: Support, place: int, there: Support) -> None:
     for a in range(last + 1):
         for b in range(a + 1):
             at.hessian[a, b] = there.hessian[a, b]
-    factorise(at.hessian, last + 1, at.factor)
+    _factorise_surely(at, last + 1)
 
 
 @compiled_for_kernels()
