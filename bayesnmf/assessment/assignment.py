@@ -307,7 +307,7 @@ def _gathered(
     exposures = mean_loadings(data, noise, known, found)
     levels = (0.5 - interval / 2, 0.5 + interval / 2)
     low, high = (each.reshape(presence.shape) for each in quantiles_of_stored(drawn, levels))
-    shares = np.concatenate([each.prevalence for each in found])
+    shares = _shares_of_samples(drawn, presence.shape, data.row_totals > 0)
     ends = dict(zip(("low", "high"), np.quantile(shares, levels, axis=0), strict=True))
     prevalence = pd.DataFrame({"mean": shares.mean(axis=0), **ends}, index=names)
     r_hat = _r_hat_of(presence, [each.loadings for each in found])
@@ -323,6 +323,14 @@ def _gathered(
         presence, exposures, low, high, prevalence, r_hat, data.row_names, names, data.feature_names, known, spread,
         dispersion, interval, drawn, noise.word, judged, cautions, interrupted,
     )  # fmt: skip
+
+
+def _shares_of_samples(drawn: csc_array, size: tuple[int, int], counted: Array) -> Array:
+    """Return the share of the samples with counts in which each component is present, in each draw, (draws, K)."""
+    present, rank = drawn.tocoo(), size[1]
+    places = present.row * rank + present.col % rank
+    number = np.bincount(places[present.data > 0], minlength=drawn.shape[0] * rank)
+    return np.asarray(number.reshape(-1, rank) / max(int(counted.sum()), 1))
 
 
 def _r_hat_of(presence: Array, chains: list[csr_array]) -> Array:

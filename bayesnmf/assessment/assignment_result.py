@@ -27,15 +27,14 @@ class Assignment(Shown):
     Attributes
     ----------
     presence : ndarray (n, K)
-        Chance that each component is present in each sample; NaN for a sample without counts, of which nothing is known
-        but `prevalence`.
+        Chance that each component is present in each sample; NaN for a sample without counts.
     exposures : ndarray (n, K)
         Posterior means of the exposures, in counts; a draw in which a component is absent has 0, and so have samples
         without counts.
     low, high : ndarray (n, K)
         Interval of each exposure if the component is present; NaN where no draw has it.
     prevalence : DataFrame
-        Row for each component: mean, low and high of the share of samples in which it is present.
+        Row for each component: mean, low and high of the share of the samples with counts in which it is present.
     r_hat : ndarray (n, K)
         R-hat of presence over the chains; NaN for chances below 0.05 or above 0.95.
     row_names : ndarray (n,)

@@ -155,14 +155,19 @@ def joined(frame: Any, names: Sequence[str], as_they_are: bool = False) -> Any:
 
 # Headers that no feature has, wherever they stand. What scanpy, Seurat and spatial platforms compute for each cell:
 METRICS = re.compile(
-    r"n_?(count|feature|umi|gene|read|transcript)s?([_.]\w+)?|(pct|percent|perc|log1?p|log10|total|sum|mean)[_.].+"
+    r"n_?(count|feature|umi|gene|read|transcript)s?([_.]\w+)?|(pct|percent|perc)[_.].+|(log1?p|log10)[_.].+"
+    r"|(total|sum|mean)[_.](of[_.])?(n_|log\w*_)?(count|umi|gene|read|feature|transcript|expression|signal|molecule)\w*"
     r"|(center|centroid|global|local|array|pxl|pixel|image|img|spatial|tissue|umap|tsne|pca?|coord|pos)_?"
-    r"(x|y|z|row|col|[12])([_.].*)?|[xyz][_. ]?(centroid|coord.*|pos.*|loc.*|global.*|slide.*|fov.*|px|um|mm)"
+    r"(x|y|z|row|col)([_.].*)?|[xyz][_. ]?(centroid|coord.*|pos.*|loc.*|global.*|slide.*|fov.*|px|um|mm)"
     r"|(min|max)_[xyz]|(\w+_)?res\.[0-9.]+|seurat_clusters|orig\.ident|(leiden|louvain)([_.].*)?|doublet_?scores?"
     r"|predicted_doublets?|(s|g2m)[._]score|(cell|nucleus|spot)[_.](area|volume|size|type|count)s?|in_tissue"
     r"|lib(rary)?[_.]?size|size[_.]?factors?|(transcript|umi|(control|unassigned|deprecated|genomic)_\w+)_counts?"
     r"|entrez(_?gene)?(_?id)?|(ncbi_)?tax(onomy|on)?_?id|taxonomy_lvl|latitude|longitude"
-    r"|gene_?(bio)?type|biotype"
+    r"|gene_?(bio)?type|biotype|unnamed: 0\.\d+|level_\d"  # the last two are what pandas calls an index
+)
+# The two axes of a plane, if there is no third of this name, as of samples and pixels that are numbered.
+AXES = re.compile(
+    r"(center|centroid|global|local|array|pxl|pixel|image|img|spatial|tissue|umap|tsne|pca?|coord|pos)_?[12]"
 )
 # Those that a feature may have, too: words, and a few genes. Lines of features have others than those of samples.
 OF_FEATURES = frozenset((
@@ -177,7 +182,8 @@ OF_SAMPLES = OF_FEATURES | PLACES | frozenset((
     "x", "y", "z", "row", "col", "column", "fov", "batch", "group", "label", "cluster", "replicate", "rep", "plate",
     "well", "lane", "slide", "quadrat", "year", "month", "week", "day", "date", "hour", "time", "timestamp", "season",
     "age", "sex", "gender", "phenotype", "status", "area", "volume", "weight", "depth", "lat", "lon", "elevation",
-    "altitude", "temperature", "ph", "pseudotime", "phase",
+    "altitude", "temperature", "ph", "pseudotime", "phase", "diagnosis", "dose", "timepoint", "passage", "bmi",
+    "smoker", "rating", "stars", "survival",
 ))  # fmt: skip
 IDENTIFIER = re.compile(r".*[_. -](id|ID|Id|ids)|.*[a-z](ID|Id|IDs)|[FI]ID|.*[_. -][bB]arcodes?")
 YEARS = (1500, 2100)
@@ -185,18 +191,20 @@ MOST_ABOUT = 60  # columns before the first count, and after the last
 LOOKED_AT = 50  # columns of counts beside them
 ROWS_LOOKED_AT = 2000  # of counts in memory
 MOST_DOUBTFUL = 5  # at each end
+FEWEST_HEADS, USUAL = 12, 0.8  # headers, and the share of them that are written alike
 ALIKE = 0.6  # of the other headers that look alike
 
 
 class About(NamedTuple):
     """Places of the columns about the lines of a table: those that name them, and others that are no counts.
 
-    Doubtful ones are counts by their headers, and not by their values.
+    Doubtful ones are counts by their headers, and not by their values; unlike ones have headers unlike all others.
     """
 
     names: list[int]
     left: list[int]
     doubtful: Sequence[int] = ()
+    unlike: Sequence[int] = ()
 
 
 def about_lines(frame: Any, typed: bool = False) -> About:
@@ -217,16 +225,19 @@ class _Table:
         self.read: dict[int, Array | None] = {}
         self.words = OF_FEATURES if self.heads and stem(self.heads[0]) in NAMES_OF_FEATURES else OF_SAMPLES
         self.parts = Counter(part for head in self.heads for part in _parts(head) if part in self.words)
+        self.certain = certain_among(self.heads)
+        self.unlike = unlike_among(self.heads)
 
     def about(self) -> About:
         size = len(self.heads)
         before = self.run(range(size), self.may_be_first)
-        after = self.run(range(size - 1, len(before) - 1, -1), self.is_known)
+        after = self.run(range(size - 1, len(before) - 1, -1), self.may_be_last)
+        unlike = [place for place in (*before, *after) if self.is_unlike(place) and self.numbers(place) is not None]
         inner = range(len(before), size - len(after))
         known = [place for place in inner if self.is_certain(place)]
         others = [place for place in inner if place not in {*known}]
         names = self.naming(before)
-        asked = [place for place in (*before, *known, *after) if place not in names]
+        asked = [place for place in (*before, *known, *after) if place not in names and place not in unlike]
         if not others:  # they are the features
             others = [place for place in asked if self.numbers(place) is not None and not self.is_certain(place)]
             return About(names, sorted({*asked} - {*others}))
@@ -240,8 +251,8 @@ class _Table:
         likely = [place for place in words if self.may_be_about(place, others)]
         if 2 * len(likely) > len(words):  # where most of such words are counts, so are the others
             left = [*left, *likely]
-        counted = sorted({*range(size)} - {*names, *left})
-        return About(names, sorted(left), self.doubtful(counted))
+        counted = sorted({*range(size)} - {*names, *left, *unlike})
+        return About(names, sorted(left), self.doubtful(counted), [place for place in unlike if place not in names])
 
     def doubtful(self, counted: list[int]) -> list[int]:
         """Return columns with fractions before or after columns of whole numbers, of which there are more."""
@@ -263,7 +274,11 @@ class _Table:
 
     def is_certain(self, place: int) -> bool:
         """Return whether no feature has the header of a column."""
-        return _is_certain(self.heads[place])
+        return bool(self.certain[place])
+
+    def is_unlike(self, place: int) -> bool:
+        """Return whether an unknown header at an end is written as hardly any other: ``OS_months`` beside genes."""
+        return self.unlike[place] and not self.is_known(place)
 
     def is_known(self, place: int) -> bool:
         return self.is_word(place) or self.is_certain(place)
@@ -275,7 +290,10 @@ class _Table:
         return head in self.words or (bool(inside) and not any(part.isdigit() for part in parts))
 
     def may_be_first(self, place: int) -> bool:
-        return self.is_known(place) or self.numbers(place) is None or self.names_lines(place)
+        return self.may_be_last(place) or self.numbers(place) is None or self.names_lines(place)
+
+    def may_be_last(self, place: int) -> bool:
+        return self.is_known(place) or self.is_unlike(place)
 
     def run(self, places: Sequence[int], may_be: Callable[[int], bool]) -> list[int]:
         """Return the places, from an end of the table on, of columns that may be about lines."""
@@ -299,7 +317,7 @@ class _Table:
         able = [
             place for place in run
             if self.numbers(place) is None
-            or not (place in words or METRICS.fullmatch(self.heads[place].lower()))
+            or not (place in words or METRICS.fullmatch(self.heads[place].lower()) or self.is_unlike(place))
         ]  # fmt: skip
         named = [place for place in able if not self.counts_lines(place)] or able
         different = next((place for place in named if self.frame.iloc[:, place].is_unique), None)
@@ -338,8 +356,36 @@ def _parts(head: str) -> list[str]:
     return re.split(r"[_. -]+", head.lower())
 
 
-def _is_certain(head: str) -> bool:
-    return bool(METRICS.fullmatch(head.lower()) or IDENTIFIER.fullmatch(head))
+def certain_among(heads: Sequence[str]) -> list[bool]:
+    """Return which headers no feature has."""
+    lower = [head.lower() for head in heads]
+    every = {*lower}
+
+    def is_axis(head: str) -> bool:
+        return bool(AXES.fullmatch(head)) and not {head[:-1] + other for other in "03"} & every
+
+    return [
+        bool(METRICS.fullmatch(low) or IDENTIFIER.fullmatch(head) or is_axis(low) or (head == NO_NAME and place > 0))
+        for place, (head, low) in enumerate(zip(heads, lower, strict=True))
+    ]
+
+
+def unlike_among(heads: Sequence[str]) -> list[bool]:
+    """Return which headers at an end are written as hardly any other."""
+    kinds = [_kind(head) for head in heads]
+    (usual, times), *_ = Counter(kinds).most_common(1) or [((), 0)]
+    if len(heads) < FEWEST_HEADS or times < USUAL * len(heads) or usual[-1]:  # types of mutations have separators
+        return [False] * len(heads)
+    ends = {*range(MOST_DOUBTFUL), *range(len(heads) - MOST_DOUBTFUL, len(heads))}
+    return [
+        place in ends and kind != usual and head not in ("", NO_NAME)
+        for place, (head, kind) in enumerate(zip(heads, kinds, strict=True))
+    ]
+
+
+def _kind(head: str) -> tuple[bool, ...]:
+    """Return how a header is written: with small letters, capitals, separators."""
+    return (head != head.upper(), head != head.lower(), bool(re.search(r"[_ .:>]", head)))
 
 
 def _numbers(column: Any, typed: bool) -> Array | None:
@@ -381,10 +427,11 @@ def warn_of_columns(counts: Counts) -> None:
             )
             return
     ends = {*range(min(MOST_ABOUT, most)), *range(max(most - MOST_ABOUT, 0), most)}
-    chosen = sorted(ends | {place for place, head in enumerate(heads) if _is_certain(head)})
-    known = stem(heads[0]) in NAMES_OF_ROWS or any(
-        _is_certain(heads[place]) or not OF_SAMPLES.isdisjoint(_parts(heads[place])) for place in chosen
-    )
+    certain, unlike = certain_among(heads), unlike_among(heads)
+    chosen = sorted(ends | {*np.flatnonzero(certain)})
+    known = stem(heads[0]) in NAMES_OF_ROWS or heads[0] == NO_NAME or any(
+        certain[place] or unlike[place] or not OF_SAMPLES.isdisjoint(_parts(heads[place])) for place in chosen
+    )  # fmt: skip
     if not known and counts.is_integer:
         return
     import pandas as pd
@@ -393,7 +440,7 @@ def warn_of_columns(counts: Counts) -> None:
         counts.matrix[:ROWS_LOOKED_AT][:, chosen].toarray(), columns=[heads[place] for place in chosen]
     )
     about = about_lines(frame)
-    found = [heads[chosen[place]] for place in sorted({*about.names, *about.left, *about.doubtful})]
+    found = [heads[chosen[place]] for place in sorted({*about.names, *about.left, *about.doubtful, *about.unlike})]
     if found and len(found) < most:
         warn_of_data(
             f"counts have columns that look as if they were about the rows, and no counts: {listed(found)}; each is "

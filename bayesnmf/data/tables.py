@@ -110,6 +110,22 @@ def _read_text(path: Path, separator: str, layout: str | None, missing: str | No
     return read
 
 
+THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
+LOOKED_AT = 1000  # entries of a column
+
+
+def _check_no_thousands(frame: Any) -> None:
+    """Refuse numbers whose thousands have commas between them, which would be taken for text."""
+    for name, column in frame.select_dtypes(exclude=["number", "bool"]).items():
+        found = [each for each in column.dropna().iloc[:LOOKED_AT] if isinstance(each, str)]
+        commas = [each for each in found if THOUSANDS.fullmatch(each.strip())]
+        if commas and all(each in commas or _is_number(each) for each in found):
+            raise ValueError(
+                f"its numbers must have no commas between thousands: found {commas[0]!r} in column {name!r}; write "
+                "them without, as pd.read_csv(path, index_col=0, thousands=',').to_csv('without.csv') does"
+            )
+
+
 def _arranged(path: Path, frame: Any, separator: str | None, layout: str | None, missing: str | None) -> Any:
     """Return a long table as a sparse matrix with names, and a wide one as a frame of numbers with names of rows.
 
@@ -117,6 +133,7 @@ def _arranged(path: Path, frame: Any, separator: str | None, layout: str | None,
     """
     import pandas as pd
 
+    _check_no_thousands(frame)
     first = frame.columns[0] if frame.shape[1] else NO_NAME
     has_index = not isinstance(frame.index, pd.RangeIndex)
     of_tool = None if layout == "long" or has_index else read_as_its_tool_says(frame, path)
@@ -146,7 +163,7 @@ def _with_names(path: Path, frame: Any, typed: bool, layout: str | None) -> Any:
 
     In a layout that is said to be wide, all columns of numbers are features, but for a first one without a header.
     """
-    names, left, doubtful = about_lines(frame, typed)
+    names, left, doubtful, unlike = about_lines(frame, typed)
     heads = [str(each) for each in frame.columns]
     if layout == "wide":
         names, left = ([place for place in places if holds_text(frame.iloc[:, place], typed)
@@ -165,6 +182,12 @@ def _with_names(path: Path, frame: Any, typed: bool, layout: str | None) -> Any:
         warn_of_data(
             f"{path} has fractions in {', '.join(repr(heads[place]) for place in doubtful)}, and whole numbers beside: "
             f"it is read as counts of a feature; remove what is about the rows, or pass {WIDE} if it is not"
+        )
+    if unlike and layout != "wide":
+        warn_of_data(
+            f"{path} has columns whose headers look unlike all others: "
+            f"{', '.join(repr(heads[place]) for place in unlike)}; each is read as counts of a feature: remove what is "
+            f"about the rows, or pass {WIDE} if all are counts"
         )
     if not names:
         return frame.drop(columns=frame.columns[left]) if left else frame

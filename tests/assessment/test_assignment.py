@@ -451,6 +451,18 @@ def test_a_component_that_the_catalogue_lacks_comes_back(noise, word):
     assert (found.presence[had == 0, -1] < 0.5).mean() > 0.9
 
 
+def test_prevalence_is_the_share_of_these_samples():
+    """It was the chance of a further sample, which the prior draws to the middle: .85 of a component that all have."""
+    rng = np.random.default_rng(0)
+    known, exposures = np.array([[0.9, 0.05, 0.05], [0.05, 0.05, 0.9]]), np.zeros((7, 2))
+    exposures[:6, 0], exposures[:3, 1] = 1000, 800
+    found = bayesnmf.assign(rng.poisson(exposures @ known), known, draws=20, warmup=20)
+    np.testing.assert_allclose(found.prevalence["mean"], [1.0, 0.5], atol=0.02)
+    np.testing.assert_allclose(found.prevalence["mean"], np.nanmean(found.presence, axis=0), atol=0.05)
+    assert (found.prevalence["low"] <= [1.0, 0.5]).all()
+    assert (found.prevalence["high"] >= [1.0, 0.5]).all()
+
+
 @pytest.mark.parametrize(
     ("names", "expected"),
     [

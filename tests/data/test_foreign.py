@@ -477,6 +477,79 @@ def test_frames_and_annotated_data_are_told(case):
             as_counts(anndata.AnnData(frame.astype(float)))
 
 
+WIDE_COUNTS = pd.DataFrame(
+    np.random.default_rng(0).poisson(5, (30, 26)), [f"s{i}" for i in range(30)], [f"GENE{i}" for i in range(26)]
+)
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+@pytest.mark.parametrize(
+    ("heads", "left", "kept"),
+    [
+        (["days_to_death", "vital_status"], ["vital_status"], ["days_to_death"]),  # TCGA
+        (["OS_months", "OS_status", "age"], ["OS_status", "age"], ["OS_months"]),  # cBioPortal
+        (["n_chars", "word_count"], [], ["n_chars", "word_count"]),
+        (["dose", "timepoint"], ["dose", "timepoint"], []),
+        (["level_0"], ["level_0"], []),
+    ],
+)
+def test_unknown_columns_about_samples_are_told(tmp_path, at_end, heads, left, kept):
+    """They were counts of features, in silence: days were most of a table of genes."""
+    rng = np.random.default_rng(1)
+    more = pd.DataFrame({head: rng.integers(1, 900, 30) for head in heads}, WIDE_COUNTS.index)
+    frame = pd.concat([WIDE_COUNTS, more] if at_end else [more, WIDE_COUNTS], axis=1)
+    frame.to_csv(tmp_path / "table.csv", index_label="sample")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = read_counts(tmp_path / "table.csv")
+    assert {*found.feature_names} == {*WIDE_COUNTS, *kept}
+    said = " ".join(str(each.message) for each in caught)
+    assert all(repr(head) in said for head in (*left, *kept))
+    with pytest.warns(bayesnmf.DataWarning, match=repr((kept or left)[0])):
+        as_counts(frame)
+
+
+def test_an_index_that_was_written_twice_is_no_feature(tmp_path):
+    frame = pd.DataFrame(np.ones((30, 2), int), columns=["CD19", "LYZ"])
+    frame.to_csv(tmp_path / "once.csv")
+    again = pd.read_csv(tmp_path / "once.csv")
+    again.to_csv(tmp_path / "twice.csv")
+    assert list(read_counts(tmp_path / "twice.csv").feature_names) == ["CD19", "LYZ"]
+    with pytest.warns(bayesnmf.DataWarning, match="no counts: 'Unnamed: 0'"):
+        as_counts(again)
+
+
+@pytest.mark.parametrize(
+    ("heads", "index"),
+    [
+        ([f"tissue{i}" for i in range(1, 7)], "gene_id"),
+        (["total_RNA_1", "total_RNA_2", "poly_1", "poly_2"], "gene_id"),
+        ([f"pixel{i}" for i in range(9)], "image"), (["apple", "mean_value", "of", "sum_of", "tree"], "document"),
+    ],
+)  # fmt: skip
+def test_numbered_samples_and_words_are_no_metrics(tmp_path, heads, index):
+    """Samples tissue1 and tissue2 of six were dropped as coordinates."""
+    lines = [f"ENSG{i:011d}" if index == "gene_id" else f"d{i}" for i in range(30)]
+    frame = pd.DataFrame(np.random.default_rng(0).poisson(5, (30, len(heads))), lines, heads)
+    frame.to_csv(tmp_path / "table.csv", index_label=index)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bayesnmf.DataWarning)  # genes in rows are turned
+        found = read_counts(tmp_path / "table.csv")
+    names = found.row_names if index == "gene_id" else found.feature_names
+    assert list(names) == heads
+
+
+@pytest.mark.parametrize("second", ["1,000", "1"])
+def test_commas_between_thousands_are_refused_with_a_cure_that_works(tmp_path, second):
+    """They made a wide table a long one, whose features were the numbers."""
+    path = tmp_path / "table.csv"
+    path.write_text(f'sample,g1,g2\na,"1,000",3\nb,"2,345",4\nc,"{second}",3\n')
+    with pytest.raises(ValueError, match="no commas between thousands: found '1,000' in column 'g1'"):
+        read_counts(path)
+    pd.read_csv(path, index_col=0, thousands=",").to_csv(tmp_path / "without.csv")
+    assert read_counts(tmp_path / "without.csv").total == 1000 + 2345 + int(second.replace(",", "")) + 10
+
+
 def test_a_frame_of_a_single_sample_is_told():
     table = pd.DataFrame(
         {"Length": [900, 400], "EffectiveLength": [700.5, 200.5], "TPM": [12.5, 2.5], "NumReads": [3, 7]}
