@@ -8,6 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
+from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.types import Array
 
 CSR = ("data", "indices", "indptr")
@@ -87,7 +88,19 @@ def _texts(names: Array) -> tuple[list[str], int]:
     listed = names.tolist()
     if all(isinstance(name, str) and name.isprintable() for name in listed):
         return listed, 0
+    _tell_of_kinds(listed)
     return [json.dumps(name, default=as_python) for name in listed], 1
+
+
+def _tell_of_kinds(names: list[Any]) -> None:
+    """Tell that names of a type that no file has become text, which is not what other tables know them by."""
+    parts = (part for name in names for part in (name if isinstance(name, tuple) else (name,)))
+    other = next((part for part in parts if not isinstance(part, str | int | float | np.generic | None)), None)
+    if other is not None:
+        warn_of_data(
+            f"names of type {type(other).__name__} are saved as text: {as_python(other)!r}; give names that are text "
+            "to have the same ones in a loaded fit, as frame.index.astype(str) makes them"
+        )
 
 
 def _names(texts: Array, coded: bool, saved_as: str) -> Array:

@@ -391,3 +391,12 @@ def test_columns_are_counted_before_they_are_made(formula):
     frame = ("level " + frame.astype(str)).assign(age=random.normal(size=200))
     coding = read_covariates(formula, frame, np.arange(200)).coding
     assert read_formula(formula, []).width(coding.levels, 200)[0] == len(coding.terms)
+
+
+def test_an_identifier_among_the_covariates_is_told():
+    """Effects of it take up what rows differ in, in silence."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"id": [f"p{i % 40}" for i in range(60)], "site": rng.choice(list("abcde"), 60)})
+    with pytest.warns(DataWarning, match="'id' of covariates has 40 categories in 60 rows, .*like an identifier"):
+        read_covariates("~ site + id", frame, np.arange(60))
+    read_covariates("~ site", frame, np.arange(60))

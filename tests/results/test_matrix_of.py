@@ -20,7 +20,7 @@ GAMMA = Priors(components=Gamma(1.0, 1.0))
 
 def fitted(method="vi", model="gamma_poisson", priors=None, **given):
     options = OPTIONS[method]
-    if model == "poisson" and method == "gibbs":
+    if model == "poisson" and method != "map":
         priors = Priors(loadings=Gamma(1.0, 0.1))
     options = options if priors is None else replace(options, priors=priors)
     return bayesnmf.fit(MATRICES, model, K, method, seed=0, options=options, **given)

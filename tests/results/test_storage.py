@@ -155,7 +155,8 @@ def test_names_keep_their_type(rows, features, suffix, tmp_path):
 
 def test_names_of_other_kinds_become_text(tmp_path):
     frame = pd.DataFrame(COUNTS, index=pd.period_range("2020-01", periods=12, freq="M"))
-    loaded = round_trip(fit(method="map", counts=frame), tmp_path / "fit.nc")
+    with pytest.warns(bayesnmf.DataWarning, match="names of type Period are saved as text: '2020-01'"):
+        loaded = round_trip(fit(method="map", counts=frame), tmp_path / "fit.nc")
     assert loaded.row_names[:2].tolist() == ["2020-01", "2020-02"]
 
 

@@ -39,6 +39,7 @@ from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.text import readable, readable_names
 from bayesnmf.types import Array
 
+MANY_LEVELS = 10  # of a column of words, from which on it may be an identifier
 PRECISE = 1e-6  # of the range of a column of whole numbers, by which rounding may move them
 
 
@@ -125,6 +126,7 @@ def _coded(formula: str | None, frame: Any) -> Covariates:
     check_finite(frame, columns)
     levels = {name: _levels(frame[name]) for name in columns if name in read.categories or not is_number(frame[name])}
     check_levels_vary(levels)
+    _warn_of_identifiers(levels, len(frame))
     _check_precision(frame, [name for name in columns if name not in levels])
     number, widest = read.width(levels, len(frame))
     check_number_of_columns(number, len(frame), widest)
@@ -140,6 +142,17 @@ def _coded(formula: str | None, frame: Any) -> Covariates:
         of_columns = np.linalg.lstsq(standardised, design / largest, rcond=None)[0] * largest
         coding = replace(coding, matrix=np.linalg.inv(of_columns).tolist())
     return Covariates(design, coding, standardised)
+
+
+def _warn_of_identifiers(levels: dict[str, list[str]], rows: int) -> None:
+    """Warn of columns of words of which hardly two rows have the same."""
+    for name, found in levels.items():
+        if len(found) >= MANY_LEVELS and 2 * len(found) > rows:
+            warn_of_data(
+                f"the column {name!r} of covariates has {len(found)} categories in {rows} rows, so that its effects "
+                "take up what rows differ in: it looks like an identifier, or like numbers; leave it out of formula, "
+                "or give numbers as numbers"
+            )
 
 
 def design_of(coding: Coding, covariates: Any, row_names: Array) -> Array:
