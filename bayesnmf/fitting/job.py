@@ -102,7 +102,7 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     if counts.mask is not None:
         check_mask_served(options, method)
         if METHODS[method].posterior != "point":
-            check_integrable(priors, rank, METHODS[method].posterior == "draws")
+            check_integrable(priors, rank, METHODS[method].posterior)
             check_unseen(counts.mask, priors)
     if priors.loadings.has_effects:
         thinned = METHODS[method].posterior == "draws" and keeps_moments(options, rank, counts.shape)

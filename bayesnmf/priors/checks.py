@@ -80,13 +80,15 @@ def check_proper_components(components: Any, what: str) -> None:
         )
 
 
-def check_integrable(priors: Any, rank: int, drawn: bool) -> None:
+def check_integrable(priors: Any, rank: int, posterior: str) -> None:
     """Refuse flat priors of loadings where entries are missing and components are not all known.
 
     A component that has all of itself in features which some rows miss leaves the loadings of these rows without any
     exposure. Under a flat prior such loadings add to the volume of the posterior, and to the elbo, without limit.
     """
-    known = getattr(priors.components, "constants", {}).get("known")
+    known, drawn = getattr(priors.components, "constants", {}).get("known"), posterior == "draws"
+    if posterior == "point":
+        return
     if drawn or known is None or len(known) < rank:
         what = "draws, which would have no distribution" if drawn else "method='vi', whose elbo would have no limit"
         check_proper_loadings(priors.loadings, f"missing entries and {what}")

@@ -38,7 +38,7 @@ def test_rows_that_a_matrix_lacks_are_missing_entries(method) -> None:
 
 
 def test_the_log_likelihood_is_the_sum_of_those_of_the_matrices() -> None:
-    fit = fitted(LACKING, model="poisson")
+    fit = fitted(LACKING, "map", model="poisson")
     parts = [fit.matrix(name) for name in LACKING]
     of_parts, whole = (
         [log_likelihood(POISSON, each.counts, each.expected_loadings, each.exposed_components, False) for each in fits]

@@ -191,3 +191,13 @@ def test_noises_must_be_named_and_told_apart():
             bayesnmf.select(sample(), ranks=2, noise=noise)
     with pytest.raises(TypeError, match="noise must be a word"):
         bayesnmf.select(sample(), ranks=2, noise=None)
+
+
+def test_flat_loadings_are_scored_by_held_out_counts():
+    """Fits with missing entries have no elbo under them, which ended in a division by zero."""
+    counts = sample()
+    assert bayesnmf.select(counts, "poisson", (1, 2), splits=1, check=False, options=QUICK).criterion == "heldout"
+    with pytest.raises(ValueError, match=r"priors\.loadings must be a proper prior for missing entries"):
+        bayesnmf.select(counts, ("gamma_poisson", "poisson"), (1, 2), criterion="masked", options=QUICK)
+    proper = bayesnmf.VI(priors=bayesnmf.Priors(bayesnmf.Gamma(1.0, 0.01), None), max_iter=20, threads=1)
+    assert bayesnmf.select(counts, "poisson", 2, splits=1, check=False, options=proper).criterion == "masked"

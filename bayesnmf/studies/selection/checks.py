@@ -16,12 +16,15 @@ from bayesnmf.studies.selection.criterion import CRITERIA, Criterion, settings_o
 from bayesnmf.studies.selection.record import word_of
 
 
-def default_criterion(counts: Counts, method: str | None, given: dict[str, Any]) -> str:
-    """Return the criterion that settings ask for, or "masked" where entries of the counts can be missing."""
+def default_criterion(counts: Counts, method: str | None, given: dict[str, Any], proper: bool) -> str:
+    """Return the criterion that settings ask for, or "masked" where entries of the counts can be missing.
+
+    They cannot where some prior of loadings is not `proper`.
+    """
     if any(given[name] is not None for name in ("keep", "withhold")):
         return "heldout"
     served = method is None or any(method in each.methods and each.masks for each in ALGORITHMS.values())
-    return "masked" if min(counts.shape) > 1 and served else "heldout"
+    return "masked" if min(counts.shape) > 1 and served and proper else "heldout"
 
 
 def check_criterion(given: Any, settings: dict[str, Any]) -> Criterion:

@@ -38,6 +38,8 @@ class Criterion(ABC):
         Whether rows may be of batches.
     scored : bool
         Whether the table has the mean, its standard error over rows, and differences from the best, paired by row.
+    hides_entries : bool
+        Whether entries are missing in fits.
     largest_wins : bool
         Whether the best rank is the largest that qualifies, not the one with the best number.
     column, error : str
@@ -61,6 +63,7 @@ class Criterion(ABC):
     noises: ClassVar[Literal["one", "several", "poisson"]] = "one"
     takes_batch: ClassVar[bool] = False
     scored: ClassVar[bool] = False
+    hides_entries: ClassVar[bool] = False
     largest_wins: ClassVar[bool] = False
     column: ClassVar[str]
     error: ClassVar[str] = ""

@@ -63,6 +63,7 @@ class Masked(Criterion):
     noises: ClassVar[Any] = "several"
     takes_batch: ClassVar[bool] = True
     scored: ClassVar[bool] = True
+    hides_entries: ClassVar[bool] = True
     column: ClassVar[str] = "mean"
     error: ClassVar[str] = "se"
     label: ClassVar[str] = "log-likelihood of held-out entries\nfor each count (nats)"

@@ -17,19 +17,21 @@ from bayesnmf.data.batches import served_with_batch, with_batch
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.checks import check_complete, check_start_has_seeds
 from bayesnmf.data.conversion import check_integer_counts
+from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.reading import read_given
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.seeds import Seeds, seeds_of
 from bayesnmf.fitting.checkpointing import keep_each_fit
 from bayesnmf.fitting.fit import fit
-from bayesnmf.fitting.job import ProgressReport, check_combination, progress_context
+from bayesnmf.fitting.job import ProgressReport, check_combination, progress_context, resolve_priors
 from bayesnmf.fitting.many import uninterrupted
 from bayesnmf.inference.status import FitWarning
-from bayesnmf.options import Options, options_of
+from bayesnmf.options import METHODS, Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import served_options
 from bayesnmf.options.methods import explains_names
-from bayesnmf.priors.checks import check_one_prior_for_all_rows
+from bayesnmf.priors import Priors
+from bayesnmf.priors.checks import check_integrable, check_one_prior_for_all_rows
 from bayesnmf.priors.specification import DEFAULT_MODEL, check_model
 from bayesnmf.studies.selection.checks import (
     check_criterion,
@@ -154,7 +156,9 @@ def select(
     with progress_context(progress) as report, warnings.catch_warnings(), keep_each_fit(kept):
         data = with_batch(open_counts(counts, "float64", told=report), batch, counts)
         data = with_exposures(data, row_exposure, feature_exposure)
-        by = check_criterion(default_criterion(data, method, given) if criterion is None else criterion, given)
+        if criterion is None:
+            criterion = default_criterion(data, method, given, _all_proper(candidates, data, options))
+        by = check_criterion(criterion, given)
         method, noises = check_method(by, method), check_noises(by, noise)
         options = options_of(method, options)
         check_integer_counts(check_complete(data, "select"), "select", "round them")
@@ -181,6 +185,13 @@ def _candidates(models: Any, ranks: Any) -> list[Candidate]:
     return [Candidate(model, rank) for model in names for rank in check_ranks(ranks)]
 
 
+def _all_proper(candidates: list[Candidate], counts: Counts, options: Any) -> bool:
+    """Return whether the loadings of all candidates have a proper prior."""
+    given = getattr(options, "priors", Priors())
+    priors: list[Any] = [resolve_priors(each.model, counts, each.rank, given) for each in candidates]
+    return all(each.loadings.proper for each in priors)
+
+
 def _check_candidates(plan: SelectionPlan, criterion: Criterion) -> None:
     """Refuse candidates that cannot be fitted, before the first fit and not after hours of fits."""
     check_start_has_seeds(getattr(plan.options, "start", None), plan.seeds)
@@ -191,6 +202,8 @@ def _check_candidates(plan: SelectionPlan, criterion: Criterion) -> None:
             served_options(filled, noise, plan.method, plan.counts)
             if plan.counts.batch is not None:
                 served_with_batch(filled, plan.method, candidate.model, noise, plan.counts)
+        if criterion.hides_entries:
+            check_integrable(filled.priors, candidate.rank, METHODS[plan.method].posterior)
         if criterion.asks_other_rows:
             check_one_prior_for_all_rows(filled.priors.loadings)
 
