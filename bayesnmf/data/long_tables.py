@@ -183,6 +183,9 @@ def _by_shape(frame: Any, header: list[str]) -> Columns | None:
 
     if len(header) < 3:
         return None
+    if numbers_lines(header[0], frame.iloc[:, 0]):  # an index, as pandas and R write it
+        found = _by_shape(frame.iloc[:, 1:], header[1:])
+        return None if found is None else Columns(*(place + 1 for place in found))
     first, second = frame.iloc[:, 0], frame.iloc[:, 1]
     text = not pd.api.types.is_numeric_dtype(second) and _share_of_numbers(second, among_all=False) < 0.5
     numbers_after = [place for place in range(2, len(header)) if _share_of_numbers(frame.iloc[:, place]) > 0.5]

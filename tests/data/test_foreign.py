@@ -550,6 +550,18 @@ def test_commas_between_thousands_are_refused_with_a_cure_that_works(tmp_path, s
     assert read_counts(tmp_path / "without.csv").total == 1000 + 2345 + int(second.replace(",", "")) + 10
 
 
+def test_a_long_table_with_an_index_is_long_whatever_its_headers(tmp_path):
+    """It was read as wide, with one feature."""
+    rng = np.random.default_rng(0)
+    lines = [(f"u{i}", f"b{j}", int(rng.poisson(3)) + 1) for i in range(10) for j in rng.choice(5, 4, False)]
+    frame = pd.DataFrame(lines, columns=["foo", "bar", "baz"])
+    frame.to_csv(tmp_path / "with.csv")
+    frame.to_csv(tmp_path / "without.csv", index=False)
+    with_index, without = (read_counts(tmp_path / name) for name in ("with.csv", "without.csv"))
+    assert with_index.shape == (10, 5)
+    np.testing.assert_array_equal(with_index.dense, without.dense)
+
+
 def test_a_frame_of_a_single_sample_is_told():
     table = pd.DataFrame(
         {"Length": [900, 400], "EffectiveLength": [700.5, 200.5], "TPM": [12.5, 2.5], "NumReads": [3, 7]}
