@@ -74,7 +74,7 @@ def first_extra(counts: Counts, known: Array, number: int, noise: Noise, seed: i
     if not drawn.whole:
         raise KeyboardInterrupt
     means = np.asarray(drawn.loadings.mean(axis=0)).reshape(len(counts.row_totals), -1) @ known
-    spread = drawn.shared[:, 1].mean()
+    spread = drawn.dispersions.mean(axis=0)
     above = np.maximum(counts.dense - means, 0.0)
     above[above < FAR * np.sqrt(means * (1.0 + spread * (means if noise.has_entry_rates else 1.0)))] = 0.0
     if counts.mask is not None:
@@ -95,7 +95,12 @@ def aligned(chains: list[Drawn]) -> list[Drawn]:
         columns = np.concatenate([np.arange(rank - number), rank - number + order])
         loadings = csr_array(each.loadings[:, (np.arange(n)[:, None] * rank + columns).ravel()])
         found.append(
-            Drawn(loadings, each.presence[:, columns], each.prevalence[:, columns], each.shared, each.extra[:, order])
+            each._replace(
+                loadings=loadings,
+                presence=each.presence[:, columns],
+                prevalence=each.prevalence[:, columns],
+                extra=each.extra[:, order],
+            )
         )
     return found
 
@@ -150,7 +155,8 @@ def assign(
     extra : int
         Number of components to look for that the catalogue lacks; they are drawn with everything else.
     noise : {"poisson", "nb1", "nb2"} or NegativeBinomial
-        Noise of the counts; mutations mostly vary as "nb2" says (docs/noise.md). One dispersion for all entries.
+        Noise of the counts; mutations mostly vary as "nb2" says (docs/noise.md). One dispersion for all entries, or
+        one for each feature, as ``NegativeBinomial("quadratic", "feature")`` says.
     missing : array or sparse matrix of booleans (n, m), "nan" or "zeros", optional
         Entries where nobody counted, as for `bayesnmf.fit`.
     chains : int
@@ -311,7 +317,8 @@ def _gathered(
     ends = dict(zip(("low", "high"), np.quantile(shares, levels, axis=0), strict=True))
     prevalence = pd.DataFrame({"mean": shares.mean(axis=0), **ends}, index=names)
     r_hat = _r_hat_of(presence, [each.loadings for each in found])
-    dispersion = np.concatenate([each.shared[:, 1] for each in found])
+    dispersion = np.concatenate([each.dispersions for each in found])
+    dispersion = dispersion if noise.by_feature else dispersion[:, 0]
     cautions = _cautions(r_hat, judged, data.row_names)
     if noise == POISSON:
         cautions += _noise_caution(data, exposures, known, presence, judged["stuck"].to_numpy())

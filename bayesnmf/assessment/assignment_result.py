@@ -46,8 +46,8 @@ class Assignment(Shown):
         of extra ones.
     spread : ndarray (K, m)
         Their posterior standard deviations, 0 for known ones.
-    dispersion : ndarray
-        Draws of the dispersion of negative binomial noise; zeros for Poisson noise.
+    dispersion : ndarray (draws,) or (draws, m)
+        Draws of the dispersion of negative binomial noise, or of that of each feature; zeros for Poisson noise.
     interval : float
         Probability between low and high.
     draws : csc_array (draws, n K)

@@ -310,9 +310,11 @@ def check_assignable(counts: Any, components: Any, noise: Any) -> None:
         raise ValueError("assign needs counts: found zeros only; give samples that have some")
     if counts.row_exposure is not None or counts.feature_exposure is not None:
         raise ValueError("assign knows no exposures of rows or features: multiply the catalogue by them instead")
-    if noise.by is not None or not noise.with_supports:
-        what = repr(noise.word) if noise.by is None else f"a dispersion for each {noise.by}"
-        raise ValueError(f"assign needs noise 'poisson', 'nb1' or 'nb2' with one dispersion: found {what}")
+    if noise.by not in (None, "feature") or not noise.with_supports:
+        what = f"a dispersion for each {noise.by}" if noise.with_supports else repr(noise.word)
+        raise ValueError(
+            f"assign needs noise 'poisson', 'nb1' or 'nb2', with one dispersion or one for each feature: found {what}"
+        )
     if (lost := (counts.feature_totals > 0) & ~components.any(axis=0)).any():
         name = counts.feature_names[lost.argmax()]
         raise ValueError(f"catalogue has a component for no count of feature {name!r}; leave the feature out")

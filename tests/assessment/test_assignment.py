@@ -58,6 +58,16 @@ def exact(log_pmf, draws):
     return presence, loadings
 
 
+def model_of(known, odds, noise, shape=SHAPE):
+    """Return what the kernels are told of a variance and a dispersion, one or that of each feature."""
+    rank, m = known.shape
+    variance, s = noise[0], noise[1] * np.ones(m)
+    factors = {POISSON: np.ones(m), QUADRATIC: np.zeros(m), LINEAR: np.log1p(s) / np.maximum(s, 1e-9)}[variance]
+    return Model(
+        known, np.zeros((0, m), bool), (known @ factors)[None], np.full(rank, shape), odds, variance, s, factors
+    )
+
+
 def sampled(noise, rows, rounds):
     """Return the means over rows, and their standard errors, of presence and loadings."""
     odds, counts = np.log(CHANCES / (1 - CHANCES)), csr_array(np.tile(COUNTS, (rows, 1)))
@@ -65,11 +75,14 @@ def sampled(noise, rows, rounds):
     for number in range(-20, rounds):
         if number == 0:
             present[:] = 0
-        model = Model(KNOWN, np.zeros((0, 8), bool), np.ones((1, 3)), np.full(3, SHAPE), odds, *noise)
+        model = model_of(KNOWN, odds, noise)
         draw_presence(counts, model, number + 20, 4, False, loadings, present)
         sums += (number >= 0) * loadings
     each = np.hstack([present, sums]) / rounds
     return each.mean(axis=0), each.std(axis=0) / np.sqrt(rows)
+
+
+S_OF_FEATURES = np.linspace(0.05, 2.0, 8)
 
 
 def quadratic(alpha):
@@ -77,18 +90,19 @@ def quadratic(alpha):
 
 
 def linear(s):
+    s = s * np.ones(8)
     steps = [(j, t) for j, x in enumerate(COUNTS) for t in range(int(x))]
-    return lambda means: sum(np.log(means[:, j] + t * s) for j, t in steps) - means.sum(axis=1) * np.log1p(s) / s
+    return lambda means: sum(np.log(means[:, j] + t * s[j]) for j, t in steps) - means @ (np.log1p(s) / s)
 
 
 @pytest.mark.parametrize(
     ("noise", "log_pmf"),
     [
-        ((POISSON, 0.0, 1.0), lambda means: (COUNTS * np.log(means) - means).sum(axis=1)),
-        ((QUADRATIC, 0.1, 0.0), quadratic(0.1)),
-        ((LINEAR, 1.5, np.log1p(1.5) / 1.5), linear(1.5)),
+        ((POISSON, 0.0), lambda means: (COUNTS * np.log(means) - means).sum(axis=1)),
+        ((QUADRATIC, S_OF_FEATURES[::-1] / 4), quadratic(S_OF_FEATURES[::-1] / 4)),
+        ((LINEAR, S_OF_FEATURES), linear(S_OF_FEATURES)),
     ],
-    ids=["poisson", "nb2", "nb1"],
+    ids=["poisson", "nb2 by feature", "nb1 by feature"],
 )
 def test_chances_are_those_of_the_evidence_of_every_support(noise, log_pmf):
     """Within four standard errors, which are about 0.007 for chances: a ratio wrong by 15 % would be seen."""
@@ -161,6 +175,23 @@ def peaked(n, size=10_000, seed=2):
     return rng.poisson(size * share @ known), known, size * share
 
 
+@pytest.mark.parametrize("variance", ["linear", "quadratic"])
+def test_dispersions_of_features_are_found(variance):
+    """Where every second feature varies much more than the others; one dispersion for all is between them."""
+    _, known, truth = simulate(60, 2000)
+    means, s = truth @ known, np.where(np.arange(known.shape[1]) % 2, 4.0, 0.2) * (1 if variance == "linear" else 0.1)
+    rng = np.random.default_rng(1)
+    size = means / s if variance == "linear" else np.broadcast_to(1 / s, means.shape)
+    counts = rng.poisson(rng.gamma(size) * means / size)
+    found = bayesnmf.assign(counts, known, noise=NegativeBinomial(variance, "feature"), draws=30, warmup=30)
+    assert found.dispersion.shape == (60, known.shape[1])
+    ratio = np.log(found.dispersion).mean(axis=0) - np.log(s)
+    assert abs(ratio[1::2].mean()) < 0.3
+    assert ratio[::2].mean() < 1.0  # what is below the noise of Poisson counts is hardly seen
+    given = bayesnmf.assign(counts, known, noise=NegativeBinomial(variance, s, by="feature"), draws=5, warmup=10)
+    np.testing.assert_array_equal(given.dispersion, np.tile(s, (10, 1)))
+
+
 @pytest.mark.parametrize("word", ["poisson", "nb2"])
 def test_poisson_counts_do_not_get_stuck(word):
     """With proposals by half a quadratic gain, totals are 1.1 to 123 times the counts under nb2.
@@ -225,8 +256,8 @@ def stated(counts, known, loadings, odds, noise):
 
 @pytest.mark.parametrize(
     "noise",
-    [(POISSON, 0.0, 1.0), (QUADRATIC, 0.1, 0.0), (LINEAR, 1.5, np.log1p(1.5) / 1.5)],
-    ids=["poisson", "nb2", "nb1"],
+    [(POISSON, 0.0), (QUADRATIC, 0.1), (LINEAR, 1.5), (QUADRATIC, S_OF_FEATURES), (LINEAR, S_OF_FEATURES)],
+    ids=["poisson", "nb2", "nb1", "nb2 by feature", "nb1 by feature"],
 )
 def test_densities_of_draws_are_those_of_the_model(noise):
     """Up to a constant of the sample: differences between draws, and with a last component of each draw's own."""
@@ -235,7 +266,7 @@ def test_densities_of_draws_are_those_of_the_model(noise):
         [[1, 1, 1], [0, 1, 1], [1, 0, 1], [1, 1, 0], [1, 0, 0], [1, 1, 1]]
     )
     extra = rng.dirichlet(np.ones(8), (6, 1))
-    model = Model(KNOWN, np.zeros((0, 8), bool), np.ones((1, 3)), np.full(3, SHAPE), odds, *noise)
+    model = model_of(KNOWN, odds, noise)
     found = judge_presence(csr_array(COUNTS[None]), model, csc_array(loadings), extra)
     told = [
         stated(COUNTS, np.vstack([KNOWN[:2], own]), each, odds, noise)
@@ -245,12 +276,12 @@ def test_densities_of_draws_are_those_of_the_model(noise):
         np.testing.assert_allclose(np.diff(one[:, 0]), np.diff(two), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("noise", [(POISSON, 0.0, 1.0), (QUADRATIC, 0.05, 0.0), (LINEAR, 0.5, np.log1p(0.5) / 0.5)])
+@pytest.mark.parametrize("noise", [(POISSON, 0.0), (QUADRATIC, 0.05), (LINEAR, 0.5)])
 def test_a_refit_cannot_be_pruned_further_and_is_as_good_as_the_truth(noise):
     """No component can be left out with a rise of the density; the support of the truth has no higher density."""
     counts, known, truth = peaked(8, 2000)
     data = bayesnmf.as_counts(counts)
-    model = Model(known, np.zeros((0, 24), bool), np.ones((1, 30)), np.full(30, 1.5), np.full(30, -2.0), *noise)
+    model = model_of(known, np.full(30, -2.0), noise, 1.5)
     loadings = refit_presence(data.matrix, model)
 
     def joint(each):
@@ -340,8 +371,7 @@ def test_draws_do_not_depend_on_the_number_of_threads():
     found = []
     for threads in (1, 2):
         loadings, present = np.full((20, 20), 10.0), np.zeros((20, 20))
-        entries, prior = (np.zeros((0, 40), bool), np.ones((1, 20))), (np.full(20, 1.5), np.full(20, -2.0))
-        matrix, model = csr_array(counts.astype(float)), Model(known, *entries, *prior, POISSON, 0.0, 1.0)
+        matrix, model = csr_array(counts.astype(float)), model_of(known, np.full(20, -2.0), (POISSON, 0.0), 1.5)
         draw_presence(matrix, model, 3, 2, False, loadings, present, threads)
         found.append(loadings)
     np.testing.assert_array_equal(*found)
@@ -421,15 +451,15 @@ def test_extra_components_are_drawn_from_their_conditional(noise, missing):
         components = np.vstack([known, np.maximum(rng.dirichlet(np.full(4, CONCENTRATION), 2), 1e-290)])
         before.append(components[1:].copy())
         means = loadings @ components
-        kind, s = noise
+        kind, s = noise[0], noise[1] * S_OF_FEATURES[::2]  # of each feature
         if kind == POISSON:
             counts = rng.poisson(means)
         else:
-            size, odds = (np.full_like(means, 1 / s), s * means) if kind == QUADRATIC else (means / s, s)
+            size, odds = (1 / s + 0 * means, s * means) if kind == QUADRATIC else (means / s, s)
             counts = rng.poisson(rng.gamma(size) * odds)
         if missing:
             counts[hidden] = 0
-        draw_extra((counts.astype(float), hidden), loadings, components, 1, noise, rng)
+        draw_extra((counts.astype(float), hidden), loadings, components, 1, (kind, s), rng)
         after.append(components[1:])
     one, two = (np.reshape(each, (rounds, 8)) for each in (before, after))
     asked = [np.hstack([each, each**2, each[:, :4] * each[:, 4:]]) for each in (one, two)]
@@ -487,10 +517,10 @@ def test_a_number_and_its_text_are_refused():
 
 def test_extra_components_of_all_chains_are_those_of_the_first():
     rng = np.random.default_rng(0)
-    one = Drawn(csr_array(rng.poisson(1.0, (5, 6))), rng.random((2, 3)), rng.random((5, 3)), rng.random((5, 2)),
-                rng.dirichlet(np.full(9, 0.1), 2) + np.zeros((5, 1, 1)))  # fmt: skip
+    one = Drawn(csr_array(rng.poisson(1.0, (5, 6))), rng.random((2, 3)), rng.random((5, 3)), rng.random(5),
+                rng.random((5, 1)), rng.dirichlet(np.full(9, 0.1), 2) + np.zeros((5, 1, 1)))  # fmt: skip
     turned = Drawn(one.loadings[:, [0, 2, 1, 3, 5, 4]], one.presence[:, [0, 2, 1]], one.prevalence[:, [0, 2, 1]],
-                   one.shared, one.extra[:, ::-1])  # fmt: skip
+                   one.shapes, one.dispersions, one.extra[:, ::-1])  # fmt: skip
     found = aligned([one, turned])[1]
     for each in ("presence", "prevalence", "extra"):
         np.testing.assert_array_equal(getattr(found, each), getattr(one, each))
@@ -693,6 +723,7 @@ def test_chains_that_keep_to_their_own_answers_have_an_infinite_r_hat():
     [
         ([[1.5, 2]], [[0.5, 0.5]], {}, "whole numbers"),
         ([[1, 2]], [[0.5, 0.5]], {"noise": "quasi"}, "one dispersion"),
+        ([[1, 2]], [[0.5, 0.5]], {"noise": NegativeBinomial("linear", "row")}, "found a dispersion for each row"),
         ([[0, 0]], [[0.5, 0.5]], {}, "found zeros only"),
         ([[1, 2]], [[1.0, 0.0]], {}, "no count of feature"),
         ([[1, 2]], [[1.0, -1.0]], {}, "catalogue must be nonnegative"),

@@ -41,10 +41,11 @@ from bayesnmf.types import Array
 
 CONCENTRATION = 0.5
 LEAST = 1e-290  # of means
+LEAST_SPREAD = 1e-6  # of dispersions
 
 
 def draw_extra(
-    entries: tuple[Array, Array], loadings: Array, components: Array, known: int, noise: tuple[int, float],
+    entries: tuple[Array, Array], loadings: Array, components: Array, known: int, noise: tuple[int, Array],
     rng: np.random.Generator,
 ) -> None:  # fmt: skip
     """Replace the components from number `known` on by draws given everything else.
@@ -56,7 +57,7 @@ def draw_extra(
     components : ndarray (K, m)
         Components, which are written into.
     noise : tuple
-        Variance and dispersion (`bayesnmf.kernels.cpu.supports`).
+        Variance, and dispersions (m,) (`bayesnmf.kernels.cpu.supports`).
     """
     (counts, missing), (variance, spread) = entries, noise
     rates, counted = np.ones(counts.shape), counts
@@ -67,7 +68,7 @@ def draw_extra(
         some = counts > 0
         counted = np.zeros(counts.shape)
         rates *= np.log1p(spread) / spread
-        counted[some] = drawn_clusters_of_entries(counts[some], means[some] / spread, int(rng.integers(2**63)))
+        counted[some] = drawn_clusters_of_entries(counts[some], (means / spread)[some], int(rng.integers(2**63)))
     if len(missing):
         rates[missing] = 0.0
     counted = counted.astype(np.int64)
@@ -88,6 +89,7 @@ FREE_FROM = 20  # round from which on chances and shape are drawn, which the fir
 SHAPE, SHAPE_SPREAD = 1.5, 0.5  # median of the shape, and standard deviation of its logarithm
 WEIGHT, WEIGHT_SPREAD = 5.0, 1.5  # of the Beta prior of the chances, in the same way
 DISPERSION, DISPERSION_SPREAD = 0.3, 2.0  # as for fits
+BETWEEN_FEATURES, FEATURE_STEP = 1.0, 0.4  # sd of the logarithms of dispersions of features, and the width of a step
 STEPS, DISPERSION_STEPS = 10, (0.5, 0.1, 0.1)  # of Metropolis; widths of those of the dispersion, the first to travel
 FEWEST = 4  # rounds kept, from which on a chain that Ctrl-C ends has a result
 
@@ -95,6 +97,7 @@ FEWEST = 4  # rounds kept, from which on a chain that Ctrl-C ends has a result
 class Drawn(NamedTuple):
     """Draws of one chain: loadings (draws, n K) sparse, shares of moves with presence (n, K), and what rows share.
 
+    These are chances of presence (draws, K), the shape (draws,), and the dispersion of each feature, or one (draws, 1).
     Extra components (draws, E, m) are those that are not known. Rows without counts have no loadings, and shares of
     NaN: they say nothing, and are left out of what rows share. A chain that Ctrl-C ended is not `whole`.
     """
@@ -102,7 +105,8 @@ class Drawn(NamedTuple):
     loadings: csr_array
     presence: Array
     prevalence: Array
-    shared: Array
+    shapes: Array
+    dispersions: Array
     extra: Array
     whole: bool = True
 
@@ -120,7 +124,9 @@ class State:
         Logit of the mean of the chances' prior, and the logarithm of its weight.
     chances : ndarray (K,)
         Chances of presence.
-    shape, dispersion : float
+    shape : float
+    dispersion : ndarray (1,) or (m,)
+        Dispersion of all entries, or of each feature.
     """
 
     loadings: Array
@@ -128,7 +134,7 @@ class State:
     common: Array
     chances: Array
     shape: float
-    dispersion: float
+    dispersion: Array
 
 
 def draw_chain(
@@ -180,7 +186,7 @@ def draw_chain(
                 presence[some] += share
                 loadings[some] = state.loadings
                 drawn = csr_array(loadings.reshape(1, -1).astype(np.float32))
-                own = state.chances, (state.shape, state.dispersion), state.components[known:].copy()
+                own = state.chances, state.shape, state.dispersion, state.components[known:].copy()
                 kept.append((drawn.data, drawn.indices, *own))
                 slot.add(kept[-1])
     except KeyboardInterrupt:
@@ -191,8 +197,7 @@ def draw_chain(
     presence = presence / len(kept)
     sizes, (data, indices, *shared) = (1, loadings.size), zip(*kept, strict=True)
     rows = [csr_array((*own, [0, len(own[0])]), shape=sizes) for own in zip(data, indices, strict=True)]
-    prevalence, of_rows, extra = map(np.array, shared)
-    return Drawn(vstack(rows, format="csr"), presence, prevalence, of_rows, extra, len(kept) == rounds[1])
+    return Drawn(vstack(rows, format="csr"), presence, *map(np.array, shared), len(kept) == rounds[1])
 
 
 def draw_again(
@@ -208,11 +213,12 @@ def draw_again(
     places = (rows[:, None] * rank + np.arange(rank)).ravel()
     loadings = chain.loadings[[-1]].toarray()[0, places].reshape(len(rows), rank).astype(np.float64)
     share, drawn = np.zeros_like(loadings), list[csr_array]()
-    draws = len(chain.shared)
+    draws = len(chain.shapes)
     for number in range(-WARM, draws):
         at = number % draws
         own, components = chain.prevalence[at], np.vstack([known, chain.extra[at]])
-        model = setting.model(State(loadings, components, setting.centre, own, *chain.shared[at]))
+        state = State(loadings, components, setting.centre, own, float(chain.shapes[at]), chain.dispersions[at])
+        model = setting.model(state)
         if number == 0:
             share[:] = 0.0
         seed = int(rng.integers(2**63))
@@ -236,8 +242,10 @@ class Setting:
         self.counts, self.noise, self.known = counts, noise, known
         self.mean = min(EXPECTED / rank, 0.5)
         self.centre = np.array([np.log(self.mean / (1 - self.mean)), np.log(WEIGHT)])
-        given = noise.dispersion if isinstance(noise, Dispersed) else 0.0
-        self.learned, self.dispersion = given is None, DISPERSION if given is None else float(given)
+        given = noise.of_lines(noise.dispersion) if isinstance(noise, Dispersed) else 0.0
+        self.learned = given is None
+        first = np.asarray(DISPERSION if given is None else given, np.float64).reshape(-1)
+        self.dispersion = np.repeat(first, counts.shape[1] // len(first)) if noise.by_feature else first
         self.missing, self.seen = np.zeros((0, counts.shape[1]), bool), np.ones(counts.shape, bool)
         if counts.mask is not None:
             self.missing = counts.mask.missing.toarray() > 0
@@ -246,21 +254,25 @@ class Setting:
 
     def model(self, state: State, heat: float = 0.0) -> Model:
         """Return what the kernels take."""
-        exposure = np.ones((1, len(state.components)))
-        if self.counts.mask is not None:
-            exposure = np.maximum(1.0 - self.counts.mask.sums_by_row(state.components.T), 0.0)
+        variance, spreads, factors = self._noise_at(state.dispersion, heat)
+        counted = state.components * factors
+        exposure = counted.sum(axis=1)[None, :] if variance == LINEAR else np.full((1, len(counted)), factors[0])
+        if variance != QUADRATIC and self.counts.mask is not None:
+            exposure = np.maximum(exposure - self.counts.mask.sums_by_row(counted.T), 0.0)
         odds = np.log(state.chances) - np.log1p(-state.chances)
         shapes = np.full(len(odds), state.shape)
-        return Model(state.components, self.missing, exposure, shapes, odds, *self._noise_at(state.dispersion, heat))
+        return Model(state.components, self.missing, exposure, shapes, odds, variance, spreads, factors)
 
-    def _noise_at(self, dispersion: float, heat: float) -> tuple[int, float, float]:
-        """Return variance, dispersion and the factor of the mean."""
+    def _noise_at(self, dispersion: Array, heat: float) -> tuple[int, Array, Array]:
+        """Return variance, and the dispersion and the factor of the mean of each feature, (m,)."""
+        m = self.counts.shape[1]
         if self.noise.has_entry_rates:
-            return QUADRATIC, max(dispersion, heat, 1e-6), 0.0
-        s = max(dispersion, heat * max(self.counts.total / np.prod(self.counts.shape), 1.0))
-        if s < 1e-6 or (dispersion == 0.0 and heat < COLD):
-            return POISSON, 0.0, 1.0
-        return LINEAR, s, float(np.log1p(s) / s)
+            return QUADRATIC, np.maximum(dispersion, max(heat, LEAST_SPREAD)) * np.ones(m), np.zeros(m)
+        s = np.maximum(dispersion, heat * max(self.counts.total / np.prod(self.counts.shape), 1.0)) * np.ones(m)
+        if s.max() < LEAST_SPREAD or (dispersion.max() == 0.0 and heat < COLD):
+            return POISSON, np.zeros(m), np.ones(m)
+        s = np.maximum(s, LEAST_SPREAD)
+        return LINEAR, s, np.log1p(s) / s
 
     def first_state(self, components: Array, start: Literal["refit", "all"] | Array, rng: np.random.Generator) -> State:
         """Return where a chain begins, as `draw_chain` says."""
@@ -318,7 +330,11 @@ class Setting:
         state.shape = float(np.exp(_metropolis(rng, np.log([state.shape]), np.array([0.15]), log_density)[0]))
 
     def _draw_dispersion(self, state: State, rng: np.random.Generator) -> None:
-        x, means = self.counts.dense[self.seen], np.maximum(state.loadings @ state.components, LEAST)[self.seen]
+        x, means = self.counts.dense, np.maximum(state.loadings @ state.components, LEAST)
+        if len(state.dispersion) > 1:
+            state.dispersion = self._drawn_of_features(x, means, state.dispersion, rng)
+            return
+        x, means = x[self.seen], means[self.seen]
 
         def log_likelihood(d: float) -> float:
             """Return Σ log p(x), up to what does not depend on the dispersion."""
@@ -333,10 +349,32 @@ class Setting:
             far = (at[0] - np.log(DISPERSION)) / DISPERSION_SPREAD
             return log_likelihood(float(np.exp(at[0]))) - 0.5 * float(far) ** 2
 
-        at = np.log([state.dispersion])
+        at = np.log(state.dispersion)
         for width in DISPERSION_STEPS:
             at = _metropolis(rng, at, np.array([width]), log_density, 1)
-        state.dispersion = float(np.exp(at[0]))
+        state.dispersion = np.exp(at)
+
+    def _drawn_of_features(self, x: Array, means: Array, dispersion: Array, rng: np.random.Generator) -> Array:
+        """Return dispersions of features (m,), whose logarithms are normal around a level that is drawn first."""
+        here = np.log(dispersion)
+        precision = len(here) / BETWEEN_FEATURES**2 + 1 / DISPERSION_SPREAD**2
+        mean = (here.sum() / BETWEEN_FEATURES**2 + np.log(DISPERSION) / DISPERSION_SPREAD**2) / precision
+        level = mean + rng.normal() / np.sqrt(precision)
+
+        def log_density(at: Array) -> Array:
+            d = np.exp(at)
+            size = 1 / d if self.noise.has_entry_rates else means / d
+            ratio = d * means if self.noise.has_entry_rates else d
+            found = gammaln(x + size) - gammaln(size) - size * np.log1p(ratio) + x * (np.log(ratio) - np.log1p(ratio))
+            return (found * self.seen).sum(axis=0) - 0.5 * ((at - level) / BETWEEN_FEATURES) ** 2
+
+        now = log_density(here)
+        for _ in DISPERSION_STEPS:
+            new = here + FEATURE_STEP * rng.normal(size=len(here))
+            there = log_density(new)
+            taken = np.log(rng.random(len(here))) < there - now
+            here, now = np.where(taken, new, here), np.where(taken, there, now)
+        return np.asarray(np.exp(here))
 
 
 def _metropolis(
@@ -387,7 +425,8 @@ def judge(counts: Counts, known: Array, noise: Noise, chains: list[Drawn]) -> tu
     some = np.flatnonzero(counts.row_totals > 0)
     rank = len(known) + chains[0].extra.shape[1]
     setting = Setting(counts.rows(some), noise, len(known), rank)
-    shape, dispersion = np.mean([each.shared.mean(axis=0) for each in chains], axis=0)
+    shape = float(np.mean([each.shapes.mean() for each in chains]))
+    dispersion = np.mean([each.dispersions.mean(axis=0) for each in chains], axis=0)
     chances = np.mean([each.prevalence.mean(axis=0) for each in chains], axis=0)
     components = np.vstack([known, np.mean([each.extra.mean(axis=0) for each in chains], axis=0)])
     model = setting.model(State(np.zeros((0, rank)), components, setting.centre, chances, shape, dispersion))

@@ -58,14 +58,14 @@ def _row(matrix: Any, model: Model, i: int) -> tuple[Row, Array]:
     if model.variance == QUADRATIC:
         chosen = np.flatnonzero(~model.missing[i]) if len(model.missing) else np.arange(m)
     entries = max((len(chosen) + step - 1) // step, 1) * step
-    counts, parts = np.zeros(entries), np.zeros((rank, entries))
+    counts, spreads, parts = np.zeros(entries), np.ones(entries), np.zeros((rank, entries))
     for p in range(len(chosen)):
-        counts[p] = row_counts[chosen[p]]
+        counts[p], spreads[p] = row_counts[chosen[p]], model.dispersion[chosen[p]]
         for k in range(rank):
             parts[k, p] = model.components[k, chosen[p]]
-    own = model.exposure[i if len(model.exposure) > 1 else 0] * model.linear
+    own = model.exposure[i if len(model.exposure) > 1 else 0].copy()
     rate = 1.0 / max(total, 1.0)
-    return Row(counts, parts, own, model.shape, model.odds, rate, model.variance, model.dispersion), chosen
+    return Row(counts, parts, own, model.shape, model.odds, rate, model.variance, spreads), chosen
 
 
 @compiled_for_kernels()
@@ -148,10 +148,14 @@ def _refit_rows(matrix: Any, model: Model, start: int, stop: int, loadings: Arra
 
 
 @compiled_for_kernels()
-def _put_extra(row: Row, chosen: Array, extra: Array) -> None:
+def _put_extra(row: Row, model: Model, i: int, chosen: Array, extra: Array) -> None:
     """Put what extra components were in a draw, (E, m), in the place of the last ones."""
     known = len(row.parts) - len(extra)
     for k in range(len(extra)):
+        row.exposure[known + k] = 0.0
+        for j in range(extra.shape[1]):
+            if not len(model.missing) or not model.missing[i, j]:
+                row.exposure[known + k] += extra[k, j] * model.factors[j]
         for p in range(len(chosen)):
             row.parts[known + k, p] = extra[k, chosen[p]]
 
@@ -177,14 +181,14 @@ def _judge_rows(
             for p in range(indptr[i * rank + k], indptr[i * rank + k + 1]):
                 loadings[indices[p], k] = values[p]
         for d in range(len(extra)):
-            _put_extra(row, chosen, extra[d])
+            _put_extra(row, model, i, chosen, extra[d])
             _fill_support(loadings[d], at)
             joints[d, i] = log_density(row, at, here)
             likelihoods[d, i] = log_likelihood(row, here)
             for a in range(at.size[0]):
                 likelihoods[d, i] -= row.exposure[at.members[a]] * math.exp(at.logs[a])
         best = int(np.argmax(joints[:, i]))
-        _put_extra(row, chosen, extra[best])
+        _put_extra(row, model, i, chosen, extra[best])
         _fill_support(loadings[best], at)
         find_mode(row, at, here)
         at.logs[:] = at.mode

@@ -35,7 +35,7 @@ def _expect(row: Row, here: Space) -> None:
     fill_weights(row, here)
     if row.variance == QUADRATIC:
         for j in range(len(row.counts)):
-            ratio = (1.0 + row.dispersion * row.counts[j]) / (1.0 + row.dispersion * here.means[j])
+            ratio = (1.0 + row.dispersion[j] * row.counts[j]) / (1.0 + row.dispersion[j] * here.means[j])
             here.weights[j] = row.counts[j] / here.means[j]
             here.curvatures[j] = ratio
 

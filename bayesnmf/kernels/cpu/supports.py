@@ -33,9 +33,10 @@ LOOPS: Any = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
 class Model(NamedTuple):
     """What rows share: components (K, m), missing entries (n or 0, m), prior and noise.
 
-    `exposure` (n or 1, K) are the sums of the components over the observed entries, `shape` and `odds` (K,) the shapes
-    of the loadings and the logits of the chances of presence. `linear` is what multiplies the mean in the
-    log-likelihood: 1 for Poisson counts, e for counts in clusters, and 0 for quadratic variance.
+    `factors` (m,) are what multiplies means in the log-likelihood: 1 for Poisson counts, e for counts in clusters, 0
+    for quadratic variance. `exposure` (n or 1, K) are the sums of the components times them over the observed entries,
+    `shape` and `odds` (K,) the shapes of the loadings and the logits of the chances of presence, `dispersion` (m,) that
+    of each feature.
     """
 
     components: Any
@@ -44,12 +45,12 @@ class Model(NamedTuple):
     shape: Any
     odds: Any
     variance: int
-    dispersion: float
-    linear: float
+    dispersion: Any
+    factors: Any
 
 
 class Row(NamedTuple):
-    """A row: counts (c,), components at these entries (K, c), what multiplies u in −Σ λ (K,), prior and noise."""
+    """A row: counts and dispersions (c,), components at these entries (K, c), what multiplies u in −Σ λ (K,), prior."""
 
     counts: Any
     parts: Any
@@ -58,7 +59,7 @@ class Row(NamedTuple):
     odds: Any
     rate: float
     variance: int
-    dispersion: float
+    dispersion: Any
 
 
 class Support(NamedTuple):
@@ -147,10 +148,10 @@ def fill_means(members: Array, loadings: Array, size: int, parts: Array, out: Ar
 
 
 @compiled_for_kernels(**LOOPS)
-def _few_weights(quadratic: bool, alpha: float, x: Array, means: Array, w: Array, v: Array) -> None:
+def _few_weights(quadratic: bool, alpha: Array, x: Array, means: Array, w: Array, v: Array) -> None:
     if quadratic:
         for j in range(len(x)):
-            v[j] = 1.0 / (means[j] * (1.0 + alpha * means[j]))
+            v[j] = 1.0 / (means[j] * (1.0 + alpha[j] * means[j]))
             w[j] = (x[j] - means[j]) * v[j]
     else:
         for j in range(len(x)):
@@ -159,11 +160,11 @@ def _few_weights(quadratic: bool, alpha: float, x: Array, means: Array, w: Array
 
 
 @compiled_for_kernels(**LOOPS)
-def _exact_curvatures(alpha: float, x: Array, means: Array, out: Array) -> None:
+def _exact_curvatures(alpha: Array, x: Array, means: Array, out: Array) -> None:
     """Write the curvature of ℓ in λ for quadratic variance: with it a mode is found in half as many steps."""
     for j in range(len(x)):
-        slope = alpha / (1.0 + alpha * means[j])
-        out[j] = x[j] / (means[j] * means[j]) - (x[j] + 1.0 / alpha) * slope * slope
+        slope = alpha[j] / (1.0 + alpha[j] * means[j])
+        out[j] = x[j] / (means[j] * means[j]) - (x[j] + 1.0 / alpha[j]) * slope * slope
 
 
 @compiled_for_kernels()
@@ -173,8 +174,7 @@ def fill_weights(row: Row, here: Space) -> None:
     Gains need a curvature above 0, which the exact one is not where counts are 0 (`_exact_curvatures`).
     """
     if row.variance == LINEAR:
-        here.one[:] = row.dispersion
-        rising_sums(len(row.counts), row.counts, here.means, here.one, here.weights, None, here.curvatures)
+        rising_sums(len(row.counts), row.counts, here.means, row.dispersion, here.weights, None, here.curvatures)
     else:
         quadratic = row.variance == QUADRATIC
         _few_weights(quadratic, row.dispersion, row.counts, here.means, here.weights, here.curvatures)
@@ -185,14 +185,13 @@ def log_likelihood(row: Row, here: Space) -> float:
     """Return Σ ℓ at the means, without −e λ."""
     entries = len(row.counts)
     if row.variance == LINEAR:
-        here.one[:] = row.dispersion
-        rising_sums(entries, row.counts, here.means, here.one, here.weights, here.other, None)
+        rising_sums(entries, row.counts, here.means, row.dispersion, here.weights, here.other, None)
         return here.other.sum()
     found = weighted_logarithms(entries, row.counts, here.means)
     if row.variance == QUADRATIC:
         for j in range(entries):
-            here.one[j] = 1.0 + row.dispersion * here.means[j]
-            here.other[j] = row.counts[j] + 1.0 / row.dispersion
+            here.one[j] = 1.0 + row.dispersion[j] * here.means[j]
+            here.other[j] = row.counts[j] + 1.0 / row.dispersion[j]
         found -= weighted_logarithms(entries, here.other, here.one)
     return found
 
