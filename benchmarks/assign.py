@@ -11,6 +11,9 @@ Python.
 from the worst starts (no component, all in equal parts, the one that explains the counts least, the support of another
 tumour) are judged together, as `assign` judges its own (`--rows` tumours of each kind and size, and all of
 pcawg_breast_sbs96).
+
+``--cases real`` counts, in real breast cancers, presences (chance above 0.5) of signatures that breast cancers cannot
+have: those of other tissues and of treatments. It asks whether a misfit that all tumours share passes for signatures.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from scipy.optimize import nnls
 from scipy.stats import rankdata
 
 import bayesnmf
-from bayesnmf.inference.sampling.presence import draw_chain, judge, mean_loadings
+from bayesnmf.inference.sampling.presence import Catalogue, draw_chain, judge, mean_loadings
 from bayesnmf.priors.checks import check_noise
 from bayesnmf.types import NoiseName
 
@@ -43,6 +46,17 @@ SIZES, NOISES = (100, 500, 5000), (0.0, 0.3)
 CARRIED, CARRIERS, LEAST, MOST = ("SBS3", "SBS13", "SBS18"), 0.3, 0.03, 0.1
 STUCK_SIZES, KINDS = (100, 1000, 3000, 10_000, 100_000), ("mixed", "flat", "spiky", "one")
 STARTS = "refit", "all", "empty", "equal", "worst", "other"
+ELSEWHERE = [f"SBS{each}" for each in (
+    "7a", "7b", "7c", "7d", "4", "22", "24", "29", "9", "84", "85", "11", "25", "31", "32", "35", "86", "87", "90",
+    "42", "10a", "10b", "10c", "10d", "14", "20", "88", "92", "93", "16", "12", "38",
+)]  # fmt: skip
+MOVING: dict[str, dict[str, Any]] = {
+    "nb2": {"noise": "nb2"},
+    "nb2, learned drift": {"noise": "nb2", "drift": "learned"},
+    "nb2 by feature, learned drift": {
+        "noise": bayesnmf.NegativeBinomial("quadratic", "feature"), "drift": "learned",
+    },
+}  # fmt: skip
 SIGPROFILER = """
 import sys
 from SigProfilerAssignment import Analyzer
@@ -188,9 +202,9 @@ def judged(counts: np.ndarray, known: np.ndarray, word: NoiseName, other: np.nda
     for number, start in enumerate(STARTS):
         rng = np.random.default_rng([SEED, number])
         first = start_of(start, counts, known, other)
-        chains.append(draw_chain(data, (known, known[:0]), noise, (60, 100), rng, lambda _: None, first))
+        chains.append(draw_chain(data, Catalogue(known, known[:0]), noise, (60, 100), rng, lambda _: None, first))
     drawn = time.process_time()
-    between, below = judge(data, known, noise, chains)
+    between, below = judge(data, Catalogue(known, known[:0]), noise, chains)
     u = np.vstack([each.loadings.toarray().reshape(-1, *other.shape).sum(axis=2) for each in chains])
     mean, wide, counted = u.mean(axis=0), 3 * u.std(axis=0), counts.sum(axis=1)
     means = mean_loadings(data, noise, known, chains).sum(axis=1) / counted
@@ -232,15 +246,48 @@ def find_stuck(rows: int, out: Path) -> None:
     print(pd.DataFrame(lines).round(3).to_string(index=False))
 
 
+def find_implausible(out: Path) -> None:
+    """Count signatures of other tissues and of treatments in breast cancers, and print a table."""
+    known, lines = catalogue(), []
+    real = bayesnmf.read_counts(DATA / "pcawg_breast_sbs96.npz")
+    counts = pd.DataFrame(real.dense, real.row_names, real.feature_names)[known.columns]
+    some = counts.iloc[np.random.default_rng(0).permutation(len(counts))[:40]]
+    for (name, given), (rows, seed) in product(MOVING.items(), ((40, 0), (40, 1), (40, 2), (len(counts), 0))):
+        path = out / f"real_{name}_{rows}_{seed}.json".replace(" ", "_")
+        if not path.exists():
+            begun = time.perf_counter()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = bayesnmf.assign(some if rows == 40 else counts, known, seed=seed, **given)
+            present = pd.DataFrame(found.presence > 0.5, columns=known.index)
+            moved = {} if found.moved is None else {
+                "least cosine": float(found.moved["cosine"].min()), "strength": float(found.moved["strength"].iloc[0])
+            }  # fmt: skip
+            kept = {
+                "implausible in 100": 100 * float(present[ELSEWHERE].to_numpy().sum()) / rows,
+                "signatures": float(present.to_numpy().sum()) / rows, "SBS1": float(present["SBS1"].mean()),
+                "SBS3": float(present["SBS3"].mean()),
+                "APOBEC": float((present["SBS2"] | present["SBS13"]).mean()),
+                "stuck": int(found.judged["stuck"].sum()), "s": time.perf_counter() - begun, **moved,
+            }  # fmt: skip
+            path.write_text(json.dumps(kept), encoding="utf-8")
+        lines.append({"by": name, "tumours": rows, "seed": seed, **json.loads(path.read_text(encoding="utf-8"))})
+        print(lines[-1], flush=True)
+    print(pd.DataFrame(lines).round(2).to_string(index=False))
+
+
 def main() -> None:
     """Run what is missing, and print all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("assign_runs"))
     parser.add_argument("--sigprofiler", metavar="PYTHON")
-    parser.add_argument("--cases", choices=("rivals", "stuck"), default="rivals")
+    parser.add_argument("--cases", choices=("rivals", "stuck", "real"), default="rivals")
     parser.add_argument("--rows", type=int, default=N, help="tumours of each kind, of stuck ones")
     options = parser.parse_args()
     options.out.mkdir(exist_ok=True)
+    if options.cases == "real":
+        find_implausible(options.out)
+        return
     if options.cases == "stuck":
         find_stuck(options.rows, options.out)
         return

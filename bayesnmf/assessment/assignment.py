@@ -19,7 +19,7 @@ from bayesnmf.assessment.assignment_result import Assignment
 from bayesnmf.checks import check_count, check_fraction, check_seed
 from bayesnmf.data.batches import check_no_batches
 from bayesnmf.data.blocks.opening import open_counts
-from bayesnmf.data.checks import check_assignable
+from bayesnmf.data.checks import check_assignable, check_drift
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import is_missing, split_labels
 from bayesnmf.data.missing import with_missing, without_missing
@@ -33,6 +33,7 @@ from bayesnmf.fitting.settings import describe_value, digest_of_counts
 from bayesnmf.inference.alignment import match_components
 from bayesnmf.inference.checkpoints.slots import keeping
 from bayesnmf.inference.sampling.presence import (
+    Catalogue,
     Drawn,
     draw_again,
     draw_chain,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+WARM_UP, WARM_UP_OF_MOVED = 60, 120  # rounds, and those in which known components move as well
 ROUNDS = 30, 10  # of a chain without extra components: before, and kept
 FAR = 1.5  # standard deviations from which counts above their means are looked at
 LEAST = 1e-4  # of a feature at the beginning
@@ -69,8 +71,8 @@ def first_extra(counts: Counts, known: Array, number: int, noise: Noise, seed: i
     """
     if not number:
         return known[:0]
-    nothing = known[:0]
-    drawn = draw_chain(counts, (known, nothing), noise, ROUNDS, np.random.default_rng([seed, 0, 0]), lambda _: None)
+    catalogue, rng = Catalogue(known, known[:0]), np.random.default_rng([seed, 0, 0])
+    drawn = draw_chain(counts, catalogue, noise, ROUNDS, rng, lambda _: None)
     if not drawn.whole:
         raise KeyboardInterrupt
     means = np.asarray(drawn.loadings.mean(axis=0)).reshape(len(counts.row_totals), -1) @ known
@@ -83,14 +85,14 @@ def first_extra(counts: Counts, known: Array, number: int, noise: Noise, seed: i
     return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 
-def aligned(chains: list[Drawn]) -> list[Drawn]:
-    """Return the chains with extra components in the order of the first chain, matched by cosines of their means."""
-    first, number = chains[0].extra.mean(axis=0), chains[0].extra.shape[1]
+def aligned(chains: list[Drawn], number: int) -> list[Drawn]:
+    """Return the chains with the last components in the order of the first chain, matched by cosines of their means."""
     if not number:
         return chains
+    first = chains[0].extra[:, -number:].mean(axis=0)
     found = chains[:1]
     for each in chains[1:]:
-        order = match_components(each.extra.mean(axis=0), first)
+        order, drawn = match_components(each.extra[:, -number:].mean(axis=0), first), each.extra.shape[1]
         n, rank = each.presence.shape
         columns = np.concatenate([np.arange(rank - number), rank - number + order])
         loadings = csr_array(each.loadings[:, (np.arange(n)[:, None] * rank + columns).ravel()])
@@ -99,7 +101,7 @@ def aligned(chains: list[Drawn]) -> list[Drawn]:
                 loadings=loadings,
                 presence=each.presence[:, columns],
                 prevalence=each.prevalence[:, columns],
-                extra=each.extra[:, order],
+                extra=each.extra[:, np.concatenate([np.arange(drawn - number), drawn - number + order])],
             )
         )
     return found
@@ -108,6 +110,7 @@ def aligned(chains: list[Drawn]) -> list[Drawn]:
 DOUBTFUL = 0.05  # chances from here to 1 less it are judged by R-hat
 R_HAT, MANY = 1.2, 0.1  # R-hat that is high, and the share of the doubtful chances above it that is cautioned of
 BETWEEN, BELOW = 5.0, 10.0  # nats between chains, and below a refit, from which on a row is stuck
+FAR_MOVED = 0.9  # cosine of a component that has moved, below which it is told
 NAMED = 5  # stuck rows that a caution names
 SPREAD, SURE = 1.2, 3.0  # Pearson's χ² over its degrees of freedom, and standard errors above 1, of too much variation
 POOLED = 0.1  # expected counts below which entries are pooled
@@ -121,11 +124,12 @@ def assign(
     catalogue: Any,
     *,
     extra: int = 0,
+    drift: float | Literal["learned"] | None = None,
     noise: NoiseName | Noise = "poisson",
     missing: Any = None,
     chains: int = 2,
     draws: int = 100,
-    warmup: int = 60,
+    warmup: int | None = None,
     interval: float = 0.9,
     seed: int | None = 0,
     checkpoint: str | Path | Checkpoint | None = None,
@@ -154,6 +158,11 @@ def assign(
         Known components. Features with names are matched by name; a file may be as COSMIC offers it.
     extra : int
         Number of components to look for that the catalogue lacks; they are drawn with everything else.
+    drift : "learned" or float, optional
+        Lets each known component move towards what all samples show, with a Dirichlet prior around it that weighs as
+        many counts as this number, or as many as are learned; by default it stays. Spectra of real samples differ from
+        any sum of known ones in a way that samples share, which else passes for components that nobody has.
+        `Assignment.moved` says how far each has moved.
     noise : {"poisson", "nb1", "nb2"} or NegativeBinomial
         Noise of the counts; mutations mostly vary as "nb2" says (docs/noise.md). One dispersion for all entries, or
         one for each feature, as ``NegativeBinomial("quadratic", "feature")`` says.
@@ -163,8 +172,8 @@ def assign(
         Number of chains.
     draws : int
         Number of rounds of each chain that are kept; a round has 8 moves of all loadings of a row.
-    warmup : int
-        Number of rounds of each chain before them.
+    warmup : int, optional
+        Number of rounds of each chain before them: 60, or 120 with `drift`.
     interval : float
         Probability of the intervals.
     seed : int, optional
@@ -199,7 +208,9 @@ def assign(
     """
     kept = as_checkpoint(checkpoint)
     noise, seed = check_noise(noise), seed_of(check_seed(seed), kept)
-    chains, draws, warmup = (check_count(*each) for each in ((chains, "chains"), (draws, "draws"), (warmup, "warmup")))
+    drift = check_drift(drift)
+    warmup = (WARM_UP if drift is None else WARM_UP_OF_MOVED) if warmup is None else check_count(warmup, "warmup")
+    chains, draws = check_count(chains, "chains"), check_count(draws, "draws")
     extra, interval = check_count(extra, "extra", minimum=0), check_fraction(interval, "interval")
     given = catalogue_of(catalogue)
     with progress_context(progress) as report:
@@ -210,17 +221,18 @@ def assign(
         known = np.ascontiguousarray(known / known.sum(axis=1, keepdims=True))
         check_assignable(data, known, noise)
         rngs = [np.random.default_rng([seed, number]) for number in range(chains)]
-        asked = {"extra": extra, "chains": chains, "draws": draws, "warmup": warmup, "seed": seed}
+        asked = {"extra": extra, "drift": str(drift), "chains": chains, "draws": draws, "warmup": warmup, "seed": seed}
         with _kept(kept, data, known, noise, asked):
             begun = first_extra(data, known, extra, noise, seed)
-            found = aligned(_drawn(data, (known, begun), noise, (warmup, draws), rngs, report))
-            found, judged = _judged(found, data, known, noise, rngs, report)
-    return _gathered(found, judged, data, (known, split_labels(given).rows), noise, interval, chains)
+            whole = Catalogue(known, begun, drift is not None, None if isinstance(drift, str) else drift)
+            found = aligned(_drawn(data, whole, noise, (warmup, draws), rngs, report), extra)
+            found, judged = _judged(found, data, whole, noise, rngs, report)
+    return _gathered(found, judged, data, whole, split_labels(given).rows, noise, interval, chains)
 
 
 @contextmanager
 def _kept(
-    checkpoint: Checkpoint | None, data: Counts, known: Array, noise: Noise, asked: dict[str, int]
+    checkpoint: Checkpoint | None, data: Counts, known: Array, noise: Noise, asked: dict[str, Any]
 ) -> Iterator[None]:
     """Keep the chains that run inside the block in the folder of a checkpoint; refuse that of another call."""
     if checkpoint is None:
@@ -233,7 +245,7 @@ def _kept(
 
 
 def _drawn(
-    data: Counts, components: tuple[Array, Array], noise: Noise, rounds: tuple[int, int], rngs: list[Any], report: Any
+    data: Counts, catalogue: Catalogue, noise: Noise, rounds: tuple[int, int], rngs: list[Any], report: Any
 ) -> list[Drawn]:
     """Return the draws of a chain for each generator; after Ctrl-C those of whole chains, or else of a part of one."""
     found, each = list[Drawn](), sum(rounds)
@@ -243,8 +255,8 @@ def _drawn(
             report("rounds", before + done + 1, len(rngs) * each, np.nan)
 
         try:
-            start: Literal["all", "refit"] = "all" if number and not len(components[1]) else "refit"
-            drawn = draw_chain(data, components, noise, rounds, rng, tell, start)
+            start: Literal["all", "refit"] = "all" if number and not len(catalogue.extra) else "refit"
+            drawn = draw_chain(data, catalogue, noise, rounds, rng, tell, start)
         except KeyboardInterrupt:
             if not found:
                 raise
@@ -257,7 +269,7 @@ def _drawn(
 
 
 def _judged(
-    found: list[Drawn], data: Counts, known: Array, noise: Noise, rngs: list[Any], report: Any
+    found: list[Drawn], data: Counts, catalogue: Catalogue, noise: Noise, rngs: list[Any], report: Any
 ) -> tuple[list[Drawn], pd.DataFrame]:
     """Return chains in which stuck rows were drawn again with more moves, and how each row is judged then."""
     import pandas as pd
@@ -266,14 +278,14 @@ def _judged(
         report("rounds of stuck rows", done, rounds, np.nan)
 
     for drawn_again in (False, True):
-        between, below = judge(data, known, noise, found)
+        between, below = judge(data, catalogue, noise, found)
         stuck = (between > BETWEEN) | (below > BELOW)
         if drawn_again or not stuck.any():
             break
         try:
             rows = np.flatnonzero(stuck)
             pairs = zip(found, rngs[: len(found)], strict=True)
-            found = [draw_again(data, known, noise, chain, rows, rng, tell) for chain, rng in pairs]
+            found = [draw_again(data, catalogue, noise, chain, rows, rng, tell) for chain, rng in pairs]
         except KeyboardInterrupt:
             break
     return found, pd.DataFrame({"between_chains": between, "below_refit": below, "stuck": stuck}, index=data.row_names)
@@ -295,7 +307,8 @@ def _gathered(
     found: list[Drawn],
     judged: pd.DataFrame,
     data: Counts,
-    given: tuple[Array, Array | None],
+    catalogue: Catalogue,
+    names: Array | None,
     noise: Noise,
     interval: float,
     chains: int,
@@ -303,11 +316,11 @@ def _gathered(
     """Return the result of the draws of all chains, or of those that ended before Ctrl-C."""
     import pandas as pd
 
-    known, names = given
-    new = np.concatenate([each.extra for each in found])
-    names = _names_of_all(range(len(known)) if names is None else names, new.shape[1])
-    spread = np.vstack([np.zeros_like(known), new.std(axis=0)])
-    known = np.vstack([known, new.mean(axis=0)])
+    new, fixed = np.concatenate([each.extra for each in found]), catalogue.fixed
+    names = _names_of_all(range(len(catalogue.known)) if names is None else names, len(catalogue.extra))
+    spread = np.vstack([np.zeros_like(fixed), new.std(axis=0)])
+    known = np.vstack([fixed, new.mean(axis=0)])
+    moved = _moved(catalogue, known, names, np.concatenate([each.strength for each in found]))
     drawn = csc_array(vstack([each.loadings for each in found], format="csc"))
     presence = np.mean([each.presence for each in found], axis=0)
     exposures = mean_loadings(data, noise, known, found)
@@ -319,7 +332,7 @@ def _gathered(
     r_hat = _r_hat_of(presence, [each.loadings for each in found])
     dispersion = np.concatenate([each.dispersions for each in found])
     dispersion = dispersion if noise.by_feature else dispersion[:, 0]
-    cautions = _cautions(r_hat, judged, data.row_names)
+    cautions = _cautions(r_hat, judged, data.row_names) + _cautions_of_moved(moved, presence)
     if noise == POISSON:
         cautions += _noise_caution(data, exposures, known, presence, judged["stuck"].to_numpy())
     ended = sum(each.whole for each in found)
@@ -328,8 +341,35 @@ def _gathered(
     cautions += [f"interrupted: {ended} of {chains} chains ended{part}"] * interrupted
     return Assignment(
         presence, exposures, low, high, prevalence, r_hat, data.row_names, names, data.feature_names, known, spread,
-        dispersion, interval, drawn, noise.word, judged, cautions, interrupted,
+        dispersion, interval, drawn, noise.word, judged, cautions, interrupted, moved,
     )  # fmt: skip
+
+
+def _moved(catalogue: Catalogue, components: Array, names: Array, strength: Array) -> pd.DataFrame | None:
+    """Return how far known components have moved; None if they stay."""
+    if not catalogue.moves:
+        return None
+    import pandas as pd
+
+    one, two = catalogue.known, components[: len(catalogue.known)]
+    lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
+    index = names[: len(one)]
+    return pd.DataFrame({"cosine": (one * two).sum(axis=1) / lengths, "strength": strength.mean()}, index=index)
+
+
+def _cautions_of_moved(moved: pd.DataFrame | None, presence: Array) -> list[str]:
+    """Return which components that samples have are hardly those of the catalogue any more."""
+    if moved is None:
+        return []
+    used = np.nansum(presence[:, : len(moved)] > 0.5, axis=0) > 0
+    far = moved[used & (moved["cosine"] < FAR_MOVED).to_numpy()].sort_values("cosine")
+    if not len(far):
+        return []
+    listed = ", ".join(f"{name} ({cosine:.2f})" for name, cosine in far["cosine"].iloc[:NAMED].items())
+    return [
+        f"components moved far from those of the catalogue ({listed} is the cosine between them): their names may mean "
+        "others; give a larger drift=, and see found.moved"
+    ]
 
 
 def _shares_of_samples(drawn: csc_array, size: tuple[int, int], counted: Array) -> Array:

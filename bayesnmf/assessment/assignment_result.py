@@ -61,6 +61,9 @@ class Assignment(Shown):
         Reasons to doubt the result.
     interrupted : bool
         Whether Ctrl-C ended it before all chains had ended.
+    moved : DataFrame or None
+        Row for each known component, with `drift=`: the cosine between it and its posterior mean, which `components`
+        has, and the posterior mean of the strength of all.
 
     See Also
     --------
@@ -95,6 +98,7 @@ class Assignment(Shown):
     judged: pd.DataFrame
     cautions: list[str]
     interrupted: bool
+    moved: pd.DataFrame | None = None
 
     def save(self, path: str | Path) -> None:
         """Write the result to a NetCDF file (`.nc`) or a Zarr store (`.zarr`), which `bayesnmf.load` reads.
@@ -166,6 +170,12 @@ class Assignment(Shown):
         notes = [f"the {len(order)} most frequent of {rank} components"] if rank > len(order) else []
         if silent := int(np.isnan(self.presence).all(axis=1).sum()):
             notes.append(f"nothing is said of {silent} sample{'s' if silent > 1 else ''} without counts")
+        if self.moved is not None:
+            least, strength = self.moved["cosine"].idxmin(), self.moved["strength"].iloc[0]
+            notes.append(
+                f"known components have moved, least alike is {least} (cosine {self.moved['cosine'].min():.3f}); each "
+                f"weighs {strength:,.0f} counts"
+            )
         notes += [f"CAUTION {caution}" for caution in self.cautions]
         headings = ["component", "present in", "prevalence", "share of counts"]
         calls = ["found.table()  # chance, exposure and interval of each component in each sample"]

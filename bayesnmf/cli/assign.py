@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-from bayesnmf.cli.checks import check_chance, check_noise_of_fit, check_outputs, check_suffix, check_whole
+from bayesnmf.cli.checks import (
+    NOISES,
+    check_chance,
+    check_drift,
+    check_noise_of_fit,
+    check_outputs,
+    check_suffix,
+    check_whole,
+)
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
 from bayesnmf.cli.names import TABLES
 from bayesnmf.cli.shared import add_checkpoint, add_counts, add_printing, add_seed
@@ -14,7 +23,7 @@ DESCRIPTION = (
     "Sample which components of a catalogue, such as that of COSMIC, are present in each sample, and write a line for "
     "each sample and component with the chance that it is present, its exposure in counts, and an interval."
 )
-EXAMPLES = """  bayesnmf assign tumours.SBS96.all COSMIC_v3.4_SBS_GRCh38.txt --noise nb2
+EXAMPLES = """  bayesnmf assign tumours.SBS96.all COSMIC_v3.4_SBS_GRCh38.txt --noise nb2 --drift learned
   bayesnmf assign counts.csv fit.nc --least 0.5 --out present.tsv --plot present.png
   bayesnmf assign counts.csv fit.nc --checkpoint run --save found.nc
   bayesnmf assign counts.csv known.csv --draws 400 --warmup 200 --json --quiet"""
@@ -29,18 +38,22 @@ def add(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("model")
     group.add_argument("--extra", default="0", metavar="N",
                        help="components to look for that CATALOGUE lacks (default: %(default)s)")  # fmt: skip
+    group.add_argument("--drift", metavar="NUMBER",
+                       help="let known components move towards what all samples show, with a prior that weighs as many "
+                       "counts: a number, or learned (they stay)")  # fmt: skip
     group.add_argument("--noise", default="poisson", metavar="WORD",
                        help="of the counts around their means: poisson; nb1 or nb2, negative binomial with linear or "
                        "quadratic variance (default: %(default)s)")  # fmt: skip
-    group.add_argument("--dispersion", metavar="NUMBER", help="of nb1 and nb2 (learned)")
+    group.add_argument("--dispersion", metavar="NUMBER", help="of nb1 and nb2, or feature for one of each (learned)")
     group.add_argument("--missing", metavar="WORD or FILE",
                        help="missing entries: nan for empty ones and NA, zeros for all without a count, or a table of "
                        "1 at them and 0 elsewhere, "
                        "with the names of FILE")  # fmt: skip
     group = command.add_argument_group("sampling")
     for name, default, what in (("chains", "2", "chains, which are compared"), ("draws", "100", "kept rounds of each"),
-                                ("warmup", "60", "rounds of each before")):  # fmt: skip
-        group.add_argument(f"--{name}", default=default, metavar="N", help=f"{what} (default: %(default)s)")
+                                ("warmup", None, "rounds of each before")):  # fmt: skip
+        told = default or "60, or 120 with --drift"
+        group.add_argument(f"--{name}", default=default, metavar="N", help=f"{what} (default: {told})")
     group.add_argument("--interval", default="0.9", metavar="P", help="probability of the intervals (default: 0.9)")
     add_seed(group)
     group = command.add_argument_group("output")
@@ -56,10 +69,13 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read, sample, write and print."""
-    rounds = {name: check_whole(getattr(options, name), f"--{name}") for name in ("chains", "draws", "warmup")}
+    rounds: dict[str, Any] = {name: getattr(options, name) for name in ("chains", "draws", "warmup")}
+    rounds = {name: given if given is None else check_whole(given, f"--{name}") for name, given in rounds.items()}
     rounds["extra"] = check_whole(options.extra, "--extra", 0)
+    rounds["drift"] = check_drift(options.drift)
     seed, interval = check_whole(options.seed, "--seed", 0), check_chance(options.interval, "--interval")
-    least, noise = check_chance(options.least, "--least"), check_noise_of_fit(options.noise, options.dispersion, ())
+    least = check_chance(options.least, "--least")
+    noise = check_noise_of_fit(options.noise, options.dispersion, ("feature",), NOISES)
     read = (options.file, options.catalogue, options.missing)
     named = {"--out": options.out, "--save": options.save, "--plot": options.plot}
     outputs = check_outputs(named, ("--out",), read)

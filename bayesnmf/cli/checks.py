@@ -31,6 +31,16 @@ def check_chance(text: str, name: str) -> float:
         raise ValueError(f"{name} must be a number from 0 to 1: found {shown(text)}; write such as 0.9") from error
 
 
+def check_drift(text: str | None) -> Any:
+    """Return how many counts a catalogue weighs, or "learned", or None."""
+    from bayesnmf.data.checks import check_drift
+
+    try:
+        return check_drift(text if text in (None, "learned") else float(text))
+    except ValueError as error:
+        raise ValueError(f"--drift must be learned, or a number of at least 1: found {shown(text)}") from error
+
+
 def check_list(text: str, name: str, choices: Sequence[str]) -> list[str]:
     """Return the words of a list with commas between them."""
     return [check_choice(word.strip(), name, choices) for word in text.split(",")]
@@ -126,18 +136,20 @@ def _reason(error: Exception) -> str:
 
 def check_noise_of_simulation(word: str, dispersion: str | None) -> Any:
     """Return the noise with the dispersion that is given; refuse one without the other."""
-    noise = check_noise_of_fit(word, dispersion, ())
+    noise = check_noise_of_fit(word, dispersion, (), NOISES)
     if not noise.known:
         raise ValueError(f"--noise {word} needs --dispersion, a number of at least 0, such as --dispersion 0.5")
     return noise
 
 
-def check_noise_of_fit(word: str, dispersion: str | None, words: Sequence[str] = ("row", "feature")) -> Any:
-    """Return the noise, with a dispersion that is a number or one of some words, if it is given."""
+def check_noise_of_fit(
+    word: str, dispersion: str | None, words: Sequence[str] = ("row", "feature"), among: Sequence[str] = ()
+) -> Any:
+    """Return the noise, one of some or of all, with a dispersion that is a number or a word, if it is given."""
     from bayesnmf.noise.abilities import Dispersed
     from bayesnmf.noise.words import NOISES as CLASSES
 
-    noise = CLASSES[check_choice(word, "--noise", tuple(CLASSES) if words else NOISES)]
+    noise = CLASSES[check_choice(word, "--noise", tuple(among or CLASSES))]
     if dispersion is None:
         return noise
     if not isinstance(noise, Dispersed):

@@ -300,6 +300,26 @@ def check_start_has_seeds(start: Any, seeds: Any) -> None:
         )
 
 
+def check_drift(drift: Any) -> Any:
+    """Return how many counts a catalogue weighs, "learned", or None if it stays as it is."""
+    if drift is None or (isinstance(drift, str) and drift == "learned"):
+        return drift
+    if isinstance(drift, str):
+        raise ValueError(f"drift must be 'learned' or a number: found {drift!r}; use drift='learned'")
+    given = as_numbers(drift, "drift")
+    if given.ndim:
+        raise TypeError(f"drift must be one number for all components: found {shown(drift)}; use drift='learned'")
+    found = float(given)
+    if found == np.inf:
+        return None
+    if not found >= 1:
+        raise ValueError(
+            f"drift must be at least 1, the number of counts that a known component weighs: found {found:g}; use "
+            "drift='learned', or leave the component out of the catalogue and give extra=1 to look for it anew"
+        )
+    return found
+
+
 def check_assignable(counts: Any, components: Any, noise: Any) -> None:
     """Refuse counts, components or a noise of which the presence of components cannot be sampled."""
     if not counts.in_memory:

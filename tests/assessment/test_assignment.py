@@ -18,9 +18,11 @@ from bayesnmf.assessment.assignment import BELOW, BETWEEN, _r_hat_of, aligned
 from bayesnmf.inference.sampling import presence
 from bayesnmf.inference.sampling.presence import (
     CONCENTRATION,
+    LEAST_STRENGTH,
+    Catalogue,
     Drawn,
     draw_chain,
-    draw_extra,
+    draw_components,
     judge,
     quantiles_of_stored,
 )
@@ -222,11 +224,12 @@ def starts(counts, known, truth):
 def test_no_start_is_too_far(noise):
     counts, known, truth = peaked(3)
     data = bayesnmf.as_counts(counts)
+    catalogue = Catalogue(known, known[:0])
     chains = [
-        draw_chain(data, (known, known[:0]), noise, (30, 15), np.random.default_rng(number), lambda _: None, start)
+        draw_chain(data, catalogue, noise, (30, 15), np.random.default_rng(number), lambda _: None, start)
         for number, start in enumerate(["refit", "all", *starts(counts, known, truth)])
     ]
-    between, below = judge(data, known, noise, chains)
+    between, below = judge(data, catalogue, noise, chains)
     assert between.max() < BETWEEN
     assert below.max() < BELOW
 
@@ -436,7 +439,8 @@ def test_samples_without_counts_have_no_chances_and_change_nothing():
 
 @pytest.mark.parametrize("noise", [(POISSON, 0.0), (QUADRATIC, 2.0), (LINEAR, 5.0)], ids=["poisson", "nb2", "nb1"])
 @pytest.mark.parametrize("missing", [False, True])
-def test_extra_components_are_drawn_from_their_conditional(noise, missing):
+@pytest.mark.parametrize("strength", [0.0, 20.0], ids=["extra", "known"])
+def test_components_are_drawn_from_their_conditional(noise, missing, strength):
     """Components from the prior, and then drawn given counts made with them, are from the prior again.
 
     Of means, squares and products of coordinates: draws without the unseen counts, rates or clusters, or with rates of
@@ -447,8 +451,9 @@ def test_extra_components_are_drawn_from_their_conditional(noise, missing):
     hidden = np.zeros((3, 4), bool) if missing else np.zeros((0, 4), bool)
     hidden[:2, 0] = True
     known, before, after = rng.dirichlet(np.ones(4), 1), [], []
+    concentration = strength * rng.dirichlet(np.ones(4), 2) + CONCENTRATION
     for _ in range(rounds):
-        components = np.vstack([known, np.maximum(rng.dirichlet(np.full(4, CONCENTRATION), 2), 1e-290)])
+        components = np.vstack([known, np.maximum([rng.dirichlet(each) for each in concentration], 1e-290)])
         before.append(components[1:].copy())
         means = loadings @ components
         kind, s = noise[0], noise[1] * S_OF_FEATURES[::2]  # of each feature
@@ -459,7 +464,7 @@ def test_extra_components_are_drawn_from_their_conditional(noise, missing):
             counts = rng.poisson(rng.gamma(size) * odds)
         if missing:
             counts[hidden] = 0
-        draw_extra((counts.astype(float), hidden), loadings, components, 1, (kind, s), rng)
+        draw_components((counts.astype(float), hidden), loadings, components, concentration, (kind, s), rng)
         after.append(components[1:])
     one, two = (np.reshape(each, (rounds, 8)) for each in (before, after))
     asked = [np.hstack([each, each**2, each[:, :4] * each[:, 4:]]) for each in (one, two)]
@@ -479,6 +484,59 @@ def test_a_component_that_the_catalogue_lacks_comes_back(noise, word):
     assert (np.abs(back - own) < 5 * found.spread[-1] + 0.01).all()
     assert (found.presence[had > 150, -1] > 0.5).mean() > 0.8
     assert (found.presence[had == 0, -1] < 0.5).mean() > 0.9
+
+
+def moved(strength, size=3000, rows=30):
+    """Return counts of samples whose spectra have all moved in the same way, the catalogue, the truth, the spectra."""
+    _, known, truth = simulate(rows, size)
+    rng = np.random.default_rng(5)
+    spectra = np.array([rng.dirichlet(strength * each + 0.01) for each in known])
+    return rng.poisson(truth @ spectra), known, truth, spectra
+
+
+def test_a_misfit_that_samples_share_is_no_component():
+    """Where the catalogue stays, many presences are false; components come near to the spectra that made the counts."""
+    counts, known, truth, spectra = moved(200.0)
+    given = {"draws": 15, "warmup": 45, "chains": 1}
+    stays, found = (bayesnmf.assign(counts, known, drift=drift, **given) for drift in (None, "learned"))
+    wrong, many = (((each.presence > 0.5) & (truth == 0)).sum() for each in (found, stays))
+    assert many > 10
+    assert wrong < many / 4
+    assert ((found.presence > 0.5) & (truth > 30)).sum() > 0.9 * (truth > 30).sum()
+    assert stays.moved is None
+    used = truth.sum(axis=0) > 2000
+    closer = np.linalg.norm(found.components - spectra, axis=1) < np.linalg.norm(known - spectra, axis=1)
+    assert closer[used].mean() > 0.8
+    assert "known components have moved, least alike is" in repr(found)
+    assert found.moved["strength"].iloc[0] == pytest.approx(LEAST_STRENGTH, rel=0.2)
+
+
+def test_a_catalogue_that_is_right_hardly_moves():
+    counts, known, truth = simulate(30, 3000)
+    found = bayesnmf.assign(counts, known, drift="learned", draws=15, warmup=45, chains=1)
+    assert found.moved["strength"].iloc[0] > 10_000
+    assert found.moved["cosine"].min() > 0.99
+    assert ((found.presence > 0.5) & (truth == 0)).mean() < 0.02
+
+
+def test_a_strength_without_limit_is_a_catalogue_that_stays():
+    given = {"draws": 3, "warmup": 3}
+    one, two = (bayesnmf.assign(COUNTS[None], KNOWN, drift=drift, **given) for drift in (None, np.inf))
+    np.testing.assert_array_equal(one.exposures, two.exposures)
+    firm = bayesnmf.assign(COUNTS[None], KNOWN, drift=1e9, **given)
+    np.testing.assert_allclose(firm.components, KNOWN, atol=1e-3)
+    loose = bayesnmf.assign(np.tile(COUNTS * 100, (20, 1)), KNOWN[[0, 2]], drift=10, **given)
+    assert any("moved far from those of the catalogue" in each for each in loose.cautions)
+
+
+@pytest.mark.parametrize(
+    ("drift", "message"),
+    [(0, "at least 1"), (-3.0, "at least 1"), (np.nan, "at least 1"), ("a lot", "'learned' or a number"),
+     ([1, 2], "drift")],
+)  # fmt: skip
+def test_a_strength_that_means_nothing_is_refused(drift, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        bayesnmf.assign(COUNTS[None], KNOWN, drift=drift)
 
 
 def test_prevalence_is_the_share_of_these_samples():
@@ -518,10 +576,10 @@ def test_a_number_and_its_text_are_refused():
 def test_extra_components_of_all_chains_are_those_of_the_first():
     rng = np.random.default_rng(0)
     one = Drawn(csr_array(rng.poisson(1.0, (5, 6))), rng.random((2, 3)), rng.random((5, 3)), rng.random(5),
-                rng.random((5, 1)), rng.dirichlet(np.full(9, 0.1), 2) + np.zeros((5, 1, 1)))  # fmt: skip
+                rng.random((5, 1)), rng.random(5), rng.dirichlet(np.full(9, 0.1), 2) + np.zeros((5, 1, 1)))  # fmt: skip
     turned = Drawn(one.loadings[:, [0, 2, 1, 3, 5, 4]], one.presence[:, [0, 2, 1]], one.prevalence[:, [0, 2, 1]],
-                   one.shapes, one.dispersions, one.extra[:, ::-1])  # fmt: skip
-    found = aligned([one, turned])[1]
+                   one.shapes, one.dispersions, one.strength, one.extra[:, ::-1])  # fmt: skip
+    found = aligned([one, turned], 2)[1]
     for each in ("presence", "prevalence", "extra"):
         np.testing.assert_array_equal(getattr(found, each), getattr(one, each))
     np.testing.assert_array_equal(found.loadings.toarray(), one.loadings.toarray())
@@ -587,7 +645,7 @@ def test_ctrl_c_in_the_first_chain_returns_what_it_has_kept():
 
 SOME = np.random.default_rng(1).poisson(np.random.default_rng(2).gamma(1.0, 20.0, (6, 3)) @ KNOWN)
 SOME[3] = 0
-SETTINGS = {"noise": "nb2", "extra": 1, "draws": 12, "warmup": 6, "seed": 3}
+SETTINGS = {"noise": "nb2", "extra": 1, "drift": "learned", "draws": 12, "warmup": 6, "seed": 3}
 
 
 def killed(monkeypatch, after, folder):
@@ -637,7 +695,7 @@ def killing(slot, thing):
 
 KeptSlot.save = killing
 data = np.load("data.npz")
-bayesnmf.assign(data["counts"], data["known"], noise="nb2", extra=1, draws=12, warmup=6, seed=3,
+bayesnmf.assign(data["counts"], data["known"], noise="nb2", extra=1, drift="learned", draws=12, warmup=6, seed=3,
                 checkpoint=bayesnmf.Checkpoint("run", seconds=1e-9)).save(sys.argv[1])
 """
 

@@ -8,16 +8,16 @@ A chain begins at a refit of each row, or with far too many components and a lar
 each round begins at the mode of each row's support: draws of all loadings around a mode cannot come back from far away,
 where the density is small, but that of their proposals is smaller still. The draws that are kept never begin there.
 
-Draw components that a catalogue lacks, beside those that it has, given loadings of which many are 0.
+Components that a catalogue lacks, and known ones that may move, are drawn given loadings of which many are 0. The prior
+of a component is Dirichlet: flat but for its concentration below 1, or around what is known, with a strength that is
+given or learned. Given the loadings u, a component v with the concentrations c has of the counts, or of the clusters
+of linear variance, its share y, and
 
-Each has a flat prior on the simplex but for its concentration below 1. Given the loadings u, a component v has of the
-counts, or of the clusters of linear variance, its share y, and
-
-    p(v | y, u) ∝ Π_j v_j^(a + y_j − 1) exp(−v_j c_j),        c_j = Σ_i u_i ε_ij,
+    p(v | y, u) ∝ Π_j v_j^(c_j + y_j − 1) exp(−v_j t_j),        t_j = Σ_i u_i ε_ij,
 
 where the rates ε of entries are 1, or log(1 + s) / s of clusters, those of quadratic variance are drawn, and those of
-missing entries are 0. With counts z_j ~ Poisson(v_j (max c − c_j)) that nobody saw, the exponents do not depend on v,
-and it is Dirichlet(a + y + z).
+missing entries are 0. With counts z_j ~ Poisson(v_j (max t − t_j)) that nobody saw, the exponents do not depend on v,
+and it is Dirichlet(c + y + z).
 """
 
 from __future__ import annotations
@@ -34,21 +34,62 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.inference.ascent.course import next_slot
 from bayesnmf.kernels.cpu.clusters import drawn_clusters_of_entries
 from bayesnmf.kernels.cpu.presence_draws import draw_presence, judge_presence, refit_presence
+from bayesnmf.kernels.cpu.sampling import sampled_allocations
 from bayesnmf.kernels.cpu.supports import LINEAR, POISSON, QUADRATIC, Model
 from bayesnmf.kernels.cpu.threads import one_blas_thread
 from bayesnmf.noise.abilities import Dispersed, Noise
 from bayesnmf.types import Array
 
-CONCENTRATION = 0.5
+CONCENTRATION = 0.5  # of extra components
+MOVED = 0.01  # added to the concentrations of known ones, whose zeros are no certainty
+STRENGTH, STRENGTH_SPREAD = 5000.0, 1.0  # median, and standard deviation of the logarithm, of what is learned
+LEAST_STRENGTH = 1000.0  # of what is learned: with less, flat spectra have cosines below 0.95 with what they were
 LEAST = 1e-290  # of means
 LEAST_SPREAD = 1e-6  # of dispersions
 
 
-def draw_extra(
-    entries: tuple[Array, Array], loadings: Array, components: Array, known: int, noise: tuple[int, Array],
+@dataclass(frozen=True, eq=False)
+class Catalogue:
+    """Known components, and where those begin that are looked for beside them.
+
+    Attributes
+    ----------
+    known : ndarray (K, m)
+        Components whose rows sum to 1.
+    extra : ndarray (E, m)
+        Where extra ones begin.
+    moves : bool
+        Whether known ones may move.
+    strength : float, optional
+        How many counts of its own a known component weighs against those of the samples; learned if it is not given.
+    """
+
+    known: Array
+    extra: Array
+    moves: bool = False
+    strength: float | None = None
+
+    @property
+    def fixed(self) -> Array:
+        """The components that stay as they are."""
+        return self.known[: 0 if self.moves else None]
+
+    @property
+    def origin(self) -> Array:
+        """What the priors of drawn components are around; zeros for extra ones."""
+        return np.vstack([self.known[: None if self.moves else 0], np.zeros_like(self.extra)])
+
+    @property
+    def whole(self) -> Array:
+        """All components, where they begin."""
+        return np.ascontiguousarray(np.vstack([self.known, self.extra]))
+
+
+def draw_components(
+    entries: tuple[Array, Array], loadings: Array, components: Array, concentration: Array, noise: tuple[int, Array],
     rng: np.random.Generator,
 ) -> None:  # fmt: skip
-    """Replace the components from number `known` on by draws given everything else.
+    """Replace the last components by draws given everything else.
 
     Parameters
     ----------
@@ -56,6 +97,8 @@ def draw_extra(
         Counts, and which entries are missing, or no rows if none is.
     components : ndarray (K, m)
         Components, which are written into.
+    concentration : ndarray (E, m)
+        Concentrations of the priors of the last ones.
     noise : tuple
         Variance, and dispersions (m,) (`bayesnmf.kernels.cpu.supports`).
     """
@@ -71,14 +114,12 @@ def draw_extra(
         counted[some] = drawn_clusters_of_entries(counts[some], (means / spread)[some], int(rng.integers(2**63)))
     if len(missing):
         rates[missing] = 0.0
-    counted = counted.astype(np.int64)
-    for k in range(known, len(components)):
-        share = loadings[:, k, None] * components[k] / np.maximum(loadings @ components, LEAST)
-        own = rng.binomial(counted, np.minimum(share, 1.0)).sum(axis=0)
-        spent = loadings[:, k] @ rates
-        unseen = rng.poisson(components[k] * (spent.max() - spent))
-        drawn = np.maximum(rng.gamma(CONCENTRATION + own + unseen), LEAST)
-        components[k] = drawn / drawn.sum()
+    shared = sampled_allocations(csr_array(counted), loadings, components, int(rng.integers(2**63)))
+    first = len(components) - len(concentration)
+    spent = loadings[:, first:].T @ rates
+    unseen = rng.poisson(components[first:] * (spent.max(axis=1, keepdims=True) - spent))
+    drawn = np.maximum(rng.gamma(concentration + shared.components[first:] + unseen), LEAST)
+    components[first:] = drawn / drawn.sum(axis=1, keepdims=True)
 
 
 EXPECTED = 5.0  # components of a row, before the counts are seen
@@ -97,9 +138,10 @@ FEWEST = 4  # rounds kept, from which on a chain that Ctrl-C ends has a result
 class Drawn(NamedTuple):
     """Draws of one chain: loadings (draws, n K) sparse, shares of moves with presence (n, K), and what rows share.
 
-    These are chances of presence (draws, K), the shape (draws,), and the dispersion of each feature, or one (draws, 1).
-    Extra components (draws, E, m) are those that are not known. Rows without counts have no loadings, and shares of
-    NaN: they say nothing, and are left out of what rows share. A chain that Ctrl-C ended is not `whole`.
+    These are chances of presence (draws, K), the shape (draws,), the dispersion of each feature, or one (draws, 1), and
+    the strength of the catalogue (draws,). Extra components (draws, E, m) are those that are drawn. Rows without counts
+    have no loadings, and shares of NaN: they say nothing, and are left out of what rows share. A chain that Ctrl-C
+    ended is not `whole`.
     """
 
     loadings: csr_array
@@ -107,6 +149,7 @@ class Drawn(NamedTuple):
     prevalence: Array
     shapes: Array
     dispersions: Array
+    strength: Array
     extra: Array
     whole: bool = True
 
@@ -127,6 +170,8 @@ class State:
     shape : float
     dispersion : ndarray (1,) or (m,)
         Dispersion of all entries, or of each feature.
+    strength : float
+        Strength of the priors of known components that move.
     """
 
     loadings: Array
@@ -135,10 +180,11 @@ class State:
     chances: Array
     shape: float
     dispersion: Array
+    strength: float
 
 
 def draw_chain(
-    counts: Counts, components: tuple[Array, Array], noise: Noise, rounds: tuple[int, int], rng: np.random.Generator,
+    counts: Counts, catalogue: Catalogue, noise: Noise, rounds: tuple[int, int], rng: np.random.Generator,
     tell: Callable[[int], None], start: Literal["refit", "all"] | Array = "refit",
 ) -> Drawn:  # fmt: skip
     """Return draws of a chain, after warm-up; after Ctrl-C those that were kept, if there are enough for a result.
@@ -147,8 +193,8 @@ def draw_chain(
 
     Parameters
     ----------
-    components : tuple of ndarray (K, m) and (E, m)
-        Known components, whose rows sum to 1, and where the extra ones begin.
+    catalogue : Catalogue
+        Known components, and where extra ones begin.
     rounds : tuple of int
         Rounds of warm-up, and rounds that are kept.
     tell : callable
@@ -158,8 +204,8 @@ def draw_chain(
         go; or these.
     """
     some = np.flatnonzero(counts.row_totals > 0)
-    both, known = np.ascontiguousarray(np.vstack(components)), len(components[0])
-    setting, slot = Setting(counts.rows(some), noise, known, len(both)), next_slot("presence", None)
+    both, known, extra = catalogue.whole, len(catalogue.fixed), len(catalogue.extra) > 0
+    setting, slot = Setting(counts.rows(some), noise, catalogue), next_slot("presence", None)
     loadings = np.zeros((counts.shape[0], len(both)))
     presence = np.full_like(loadings, np.nan)
     presence[some] = 0.0
@@ -171,9 +217,9 @@ def draw_chain(
         first, added, presence, reached, rng.bit_generator.state = begun
         state, kept = State(**reached), slot.pieces(added)
     # What extra components are begun from, counts that are left over, is lost in the heat.
-    heated = isinstance(start, str) and start == "all" and known == len(both)
+    heated = isinstance(start, str) and start == "all" and not extra
     falling = min(HEATED, rounds[0] // 2) if heated else 0  # what is kept has no heat
-    waiting = min(FREE_FROM, rounds[0] // 2) if known == len(both) else 0  # extra ones are found by chances, too
+    waiting = 0 if extra else min(FREE_FROM, rounds[0] // 2)  # extra ones are found by chances, too
     try:
         for number in range(first, sum(rounds)):
             if slot.due():
@@ -186,7 +232,7 @@ def draw_chain(
                 presence[some] += share
                 loadings[some] = state.loadings
                 drawn = csr_array(loadings.reshape(1, -1).astype(np.float32))
-                own = state.chances, state.shape, state.dispersion, state.components[known:].copy()
+                own = state.chances, state.shape, state.dispersion, state.strength, state.components[known:].copy()
                 kept.append((drawn.data, drawn.indices, *own))
                 slot.add(kept[-1])
     except KeyboardInterrupt:
@@ -197,11 +243,12 @@ def draw_chain(
     presence = presence / len(kept)
     sizes, (data, indices, *shared) = (1, loadings.size), zip(*kept, strict=True)
     rows = [csr_array((*own, [0, len(own[0])]), shape=sizes) for own in zip(data, indices, strict=True)]
-    return Drawn(vstack(rows, format="csr"), presence, *map(np.array, shared), len(kept) == rounds[1])
+    told: list[Any] = [*map(np.array, shared)]
+    return Drawn(vstack(rows, format="csr"), presence, *told)._replace(whole=len(kept) == rounds[1])
 
 
 def draw_again(
-    counts: Counts, known: Array, noise: Noise, chain: Drawn, rows: Array, rng: np.random.Generator,
+    counts: Counts, catalogue: Catalogue, noise: Noise, chain: Drawn, rows: Array, rng: np.random.Generator,
     tell: Callable[[int, int], None],
 ) -> Drawn:  # fmt: skip
     """Return a chain whose loadings of some rows are drawn again, with more moves, given what all rows share in it.
@@ -209,15 +256,16 @@ def draw_again(
     `tell` hears the number of rounds that are done, and of all.
     """
     rank = chain.presence.shape[1]
-    setting = Setting(counts.rows(rows), noise, len(known), rank)
+    setting = Setting(counts.rows(rows), noise, catalogue)
     places = (rows[:, None] * rank + np.arange(rank)).ravel()
     loadings = chain.loadings[[-1]].toarray()[0, places].reshape(len(rows), rank).astype(np.float64)
     share, drawn = np.zeros_like(loadings), list[csr_array]()
     draws = len(chain.shapes)
     for number in range(-WARM, draws):
         at = number % draws
-        own, components = chain.prevalence[at], np.vstack([known, chain.extra[at]])
-        state = State(loadings, components, setting.centre, own, float(chain.shapes[at]), chain.dispersions[at])
+        own, components = chain.prevalence[at], np.vstack([catalogue.fixed, chain.extra[at]])
+        shared = float(chain.shapes[at]), chain.dispersions[at], float(chain.strength[at])
+        state = State(loadings, components, setting.centre, own, *shared)
         model = setting.model(state)
         if number == 0:
             share[:] = 0.0
@@ -238,9 +286,11 @@ def draw_again(
 class Setting:
     """What the steps of all chains need beside their states: counts without empty rows, noise and priors."""
 
-    def __init__(self, counts: Counts, noise: Noise, known: int, rank: int) -> None:
-        self.counts, self.noise, self.known = counts, noise, known
-        self.mean = min(EXPECTED / rank, 0.5)
+    def __init__(self, counts: Counts, noise: Noise, catalogue: Catalogue) -> None:
+        self.counts, self.noise, self.catalogue = counts, noise, catalogue
+        self.origin, self.moving = catalogue.origin, len(catalogue.origin) - len(catalogue.extra)
+        self.floors = np.where(np.arange(len(self.origin)) < self.moving, MOVED, CONCENTRATION)[:, None]
+        self.mean = min(EXPECTED / len(catalogue.whole), 0.5)
         self.centre = np.array([np.log(self.mean / (1 - self.mean)), np.log(WEIGHT)])
         given = noise.of_lines(noise.dispersion) if isinstance(noise, Dispersed) else 0.0
         self.learned = given is None
@@ -278,7 +328,8 @@ class Setting:
         """Return where a chain begins, as `draw_chain` says."""
         rank = len(components)
         nothing, chances = np.zeros((0, rank)), np.full(rank, self.mean)
-        state = State(nothing, components.copy(), self.centre.copy(), chances, SHAPE, self.dispersion)
+        strength = STRENGTH if self.catalogue.strength is None else self.catalogue.strength
+        state = State(nothing, components.copy(), self.centre.copy(), chances, SHAPE, self.dispersion, strength)
         if not isinstance(start, str):
             state.loadings = np.array(start, dtype=np.float64)
         elif start == "refit":
@@ -291,13 +342,16 @@ class Setting:
         """Draw everything once; return the share of the moves in which each component was present.
 
         `heat` is the least dispersion, `afresh` says that rows begin at the modes of their supports, and `free` that
-        chances and shape are drawn.
+        chances, shape and known components that move are drawn.
         """
         share, model, seed = np.zeros(state.loadings.shape), self.model(state, heat), int(rng.integers(2**63))
         draw_presence(self.counts.matrix, model, seed, MOVES, afresh, state.loadings, share)
-        if self.known < len(state.components):
+        if free and len(self.origin):
             entries, noise = (self.counts.dense, self.missing), (model.variance, model.dispersion)
-            draw_extra(entries, state.loadings, state.components, self.known, noise, rng)
+            concentration = state.strength * self.origin + self.floors
+            draw_components(entries, state.loadings, state.components, concentration, noise, rng)
+            if self.moving and self.catalogue.strength is None:
+                self._draw_strength(state, rng)
         if free:
             self._draw_chances(state, rng)
             self._draw_shape(state, rng)
@@ -328,6 +382,21 @@ class Setting:
             return float(gammaln(a * sizes).sum() - sizes.sum() * gammaln(a) + a * logs - 0.5 * far**2)
 
         state.shape = float(np.exp(_metropolis(rng, np.log([state.shape]), np.array([0.15]), log_density)[0]))
+
+    def _draw_strength(self, state: State, rng: np.random.Generator) -> None:
+        """Draw the strength given the known components that some row has."""
+        used = np.flatnonzero((state.loadings[:, : self.moving] > 0).any(axis=0))
+        logs, origin = np.log(state.components[used]), self.origin[used]
+
+        def log_density(at: Array) -> float:
+            if at[0] < np.log(LEAST_STRENGTH):
+                return -np.inf
+            c = np.exp(at[0]) * origin + MOVED
+            found = gammaln(c.sum(axis=1)).sum() - gammaln(c).sum() + ((c - 1) * logs).sum()
+            return float(found - 0.5 * ((at[0] - np.log(STRENGTH)) / STRENGTH_SPREAD) ** 2)
+
+        at = _metropolis(rng, np.log([state.strength]), np.array([0.1]), log_density, 4)
+        state.strength = float(np.exp(at[0]))
 
     def _draw_dispersion(self, state: State, rng: np.random.Generator) -> None:
         x, means = self.counts.dense, np.maximum(state.loadings @ state.components, LEAST)
@@ -411,7 +480,7 @@ def mean_loadings(counts: Counts, noise: Noise, components: Array, chains: list[
     return found / draws
 
 
-def judge(counts: Counts, known: Array, noise: Noise, chains: list[Drawn]) -> tuple[Array, Array]:
+def judge(counts: Counts, catalogue: Catalogue, noise: Noise, chains: list[Drawn]) -> tuple[Array, Array]:
     """Return how far the chains differ in each row, and how far they lie below a refit, (n,), in nats.
 
     The first is the difference between means over the draws of a chain of the log-likelihood, or between the halves of
@@ -423,13 +492,13 @@ def judge(counts: Counts, known: Array, noise: Noise, chains: list[Drawn]) -> tu
     means of what rows share, and NaN for rows without counts.
     """
     some = np.flatnonzero(counts.row_totals > 0)
-    rank = len(known) + chains[0].extra.shape[1]
-    setting = Setting(counts.rows(some), noise, len(known), rank)
+    known, rank = catalogue.fixed, chains[0].presence.shape[1]
+    setting = Setting(counts.rows(some), noise, catalogue)
     shape = float(np.mean([each.shapes.mean() for each in chains]))
     dispersion = np.mean([each.dispersions.mean(axis=0) for each in chains], axis=0)
     chances = np.mean([each.prevalence.mean(axis=0) for each in chains], axis=0)
     components = np.vstack([known, np.mean([each.extra.mean(axis=0) for each in chains], axis=0)])
-    model = setting.model(State(np.zeros((0, rank)), components, setting.centre, chances, shape, dispersion))
+    model = setting.model(State(np.zeros((0, rank)), components, setting.centre, chances, shape, dispersion, STRENGTH))
     matrix, none = setting.counts.matrix, components[None, len(known) :]
     joint = judge_presence(matrix, model, csc_array(refit_presence(matrix, model).reshape(1, -1)), none)[1][0]
     places = (some[:, None] * rank + np.arange(rank)).ravel()
