@@ -43,9 +43,9 @@ class Assignment(Shown):
     feature_names : ndarray (m,)
     components : ndarray (K, m)
         Components, whose rows sum to 1, with the features in the order of the counts: known ones, and posterior means
-        of extra ones.
+        of those that were drawn, extra ones or known ones that move.
     spread : ndarray (K, m)
-        Their posterior standard deviations, 0 for known ones.
+        Their posterior standard deviations, 0 for known ones that stay.
     dispersion : ndarray (draws,) or (draws, m)
         Draws of the dispersion of negative binomial noise, or of that of each feature; zeros for Poisson noise.
     interval : float

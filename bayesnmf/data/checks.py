@@ -304,7 +304,7 @@ def check_drift(drift: Any) -> Any:
     """Return how many counts a catalogue weighs, "learned", or None if it stays as it is."""
     if drift is None or (isinstance(drift, str) and drift == "learned"):
         return drift
-    if isinstance(drift, str):
+    if isinstance(drift, str | bool):
         raise ValueError(f"drift must be 'learned' or a number: found {drift!r}; use drift='learned'")
     given = as_numbers(drift, "drift")
     if given.ndim:
