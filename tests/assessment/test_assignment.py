@@ -531,8 +531,10 @@ def test_a_strength_without_limit_is_a_catalogue_that_stays():
 
 @pytest.mark.parametrize(
     ("drift", "message"),
-    [(0, "at least 1"), (-3.0, "at least 1"), (np.nan, "at least 1"), ("a lot", "'learned' or a number"), (True, "use drift='learned'"),
-     ([1, 2], "drift")],
+    [
+        (0, "at least 1"), (-3.0, "at least 1"), (np.nan, "at least 1"), ("a lot", "'learned' or a number"),
+        (True, "use drift='learned'"), ([1, 2], "drift must be one number"),
+    ],
 )  # fmt: skip
 def test_a_strength_that_means_nothing_is_refused(drift, message):
     with pytest.raises((ValueError, TypeError), match=message):
