@@ -141,7 +141,8 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
 
     first, catalogue = tokens[: n // 10], V / V.sum(axis=1, keepdims=True)
     exposed = np.zeros((0, m), bool), np.ones((1, K))
-    model = supports.Model(catalogue, *exposed, np.ones(K), np.zeros(K), supports.POISSON, 0.0, 1.0)
+    of_features = np.zeros(m), np.ones(m)
+    model = supports.Model(catalogue, *exposed, np.ones(K), np.zeros(K), supports.POISSON, *of_features)
 
     def presences() -> tuple[Array, ...]:
         loadings, present = np.array(U[: n // 10]), np.zeros((n // 10, K))
