@@ -131,9 +131,9 @@ MASKED = [
 def test_masked_iterates_are_those_in_memory(blocks, model, method, noise, options, most):
     """Where few entries are missing, and where few are not, as patterns of either are kept.
 
-    Fifty iterations of a start that descends magnify rounding, and how much depends on the machine: they are allowed ten
-    times what another order of the rows changes in memory, 1e-13 to 5e-8 of the loadings. What a wrong mask would do is
-    in the first digits.
+    Fifty iterations of a start that descends magnify rounding, and how much depends on the machine: they are allowed
+    ten times what another order of the rows changes in memory, 1e-13 to 5e-8 of the loadings. What a wrong mask would
+    do is in the first digits.
     """
     missing, own = ~LOST if most else LOST, options_of(method, **options)
     on_disk, whole = (fitted(counts, model, method, own, missing=missing, noise=noise) for counts in (blocks, X))
