@@ -140,8 +140,8 @@ class Assignment(Shown):
     def feature_probabilities(self, sample: Any) -> pd.DataFrame:
         """Return the probability that a count of each feature of a sample comes from each component, features by K.
 
-        It is the posterior mean of u_k β_kj / Σ_l u_l β_lj, which says nothing of features without counts, and is NaN
-        for a sample without any.
+        It is the posterior mean of u_k β_kj / Σ_l u_l β_lj, with components that are drawn at their posterior means. It
+        says nothing of features without counts, and is NaN for a sample without any.
         """
         import pandas as pd
 

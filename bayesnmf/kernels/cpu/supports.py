@@ -233,9 +233,9 @@ def factorise(matrix: Array, size: int, out: Array) -> bool:
 
 @compiled_for_kernels()
 def _factorise_surely(at: Support, size: int) -> None:
-    """Write the factor of −Hessian, whose diagonal grows as long as rounding leaves it without one.
+    """Write the factor of −Hessian, whose diagonal grows as long as it has none.
 
-    Where counts are large, and means of nearly 0 are all that a support has for them, curvatures are 10²⁸.
+    One that is hardly positive definite may have a factor in one order of the members, and by rounding none in another.
     """
     growth = 1e-12
     while not factorise(at.hessian, size, at.factor):
@@ -289,7 +289,7 @@ def find_mode(row: Row, at: Support, here: Space) -> None:
             _fill_hessian(row, at, here, here.curvatures, whole)
             if not factorise(at.hessian, size, at.factor):
                 _fill_hessian(row, at, here, here.curvatures, 0.0)
-                _factorise_surely(at, size)
+                factorise(at.hessian, size, at.factor)
         length = 0.0
         for a in range(size):
             k = at.members[a]

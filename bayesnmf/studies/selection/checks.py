@@ -80,11 +80,9 @@ def check_noises(criterion: Criterion, noise: Any) -> list[Noise]:
 def check_takes(criterion: Criterion, counts: Counts, covariates: Any) -> None:
     """Refuse covariates or batches that the criterion has no use for."""
     if covariates is not None and not criterion.takes_covariates:
-        withhold = getattr(criterion, "withhold", None)
-        found = repr(criterion.word) if withhold is None else f"withhold={withhold:g}"
         raise ValueError(
-            f"covariates need criterion='masked', or 'heldout' with withhold=0: found {found}; use one of these, or "
-            "leave covariates and formula out"
+            "covariates need criterion='masked', or 'heldout' with withhold=0: found "
+            f"{criterion.without_covariates}; use one of these, or leave covariates and formula out"
         )
     if counts.batch is not None and not criterion.takes_batch:
         raise ValueError(

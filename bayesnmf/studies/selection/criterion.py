@@ -77,12 +77,18 @@ class Criterion(ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        CRITERIA[cls.word] = cls
+        if "word" in vars(cls):
+            CRITERIA[cls.word] = cls
 
     @property
     def takes_covariates(self) -> bool:
         """Whether loadings may depend on covariates."""
         return False
+
+    @property
+    def without_covariates(self) -> str:
+        """What about it has no use for covariates, as a message names it."""
+        return repr(self.word)
 
     @property
     def asks_other_rows(self) -> bool:
@@ -131,6 +137,31 @@ class Criterion(ABC):
     def cautions(cls, found: SelectionRecord) -> list[str]:
         """Return what speaks against the best candidate, beside what any criterion says."""
         return []
+
+
+@dataclass(frozen=True)
+class ByScore(Criterion):
+    """A criterion whose table has mean scores, with errors over rows and differences from the best paired by row."""
+
+    scored: ClassVar[bool] = True
+    column: ClassVar[str] = "mean"
+    error: ClassVar[str] = "se"
+    notes: ClassVar[list[str]] = [
+        "± is the standard error over rows, that of differences from the best paired by row",
+        "one se: the smallest rank that falls short of the best by at most one standard error of the paired "
+        "differences",
+    ]
+
+    @classmethod
+    def line(cls, found: SelectionRecord, each: Any) -> Line:
+        """Return the score of a candidate, and by how much it falls short of the best."""
+        behind = plus_minus(each.difference, each.difference_se) if each.difference else ""
+        return [*super().line(found, each), behind]
+
+    @classmethod
+    def why_none(cls, found: SelectionRecord) -> str:
+        """Return why there is no best candidate."""
+        return "no candidate is best: no count was held out; lower keep, or raise splits"
 
 
 def settings_of(kind: type[Criterion]) -> list[str]:

@@ -49,7 +49,7 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import MeanField, Mode
 from bayesnmf.options import Options
 from bayesnmf.priors import Gamma
-from bayesnmf.studies.selection.criterion import Criterion, Line
+from bayesnmf.studies.selection.criterion import ByScore, Line
 from bayesnmf.studies.selection.plan import SelectionPlan
 from bayesnmf.studies.selection.record import Candidate, SelectionRecord
 from bayesnmf.text import plus_minus
@@ -61,11 +61,6 @@ if TYPE_CHECKING:
 
 KEEP, WITHHOLD = 0.8, 0.2
 CLEAR = 2.0  # standard errors by which one rank predicts other rows worse than another beyond chance
-NOTES = [
-    "± is the standard error over rows, that of differences from the best paired by row",
-    "one se: the smallest rank that falls short of the best by at most one standard error of the paired differences",
-]
-NOTHING_HELD_OUT = "no candidate is best: no count was held out; lower keep, or raise splits"
 MAX_ITER, TOL = 500, 1e-6
 DRAWS = 100
 STAND_IN = Gamma(1.0, 1.0)  # no prior of the components is used, but their sums, which differ from 1
@@ -155,7 +150,7 @@ class Scored(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HeldOut(Criterion):
+class HeldOut(ByScore):
     """Log-likelihood of held-out counts, in nats for each of them.
 
     Attributes
@@ -174,14 +169,10 @@ class HeldOut(Criterion):
 
     word: ClassVar[str] = "heldout"
     noises: ClassVar[Any] = "poisson"
-    scored: ClassVar[bool] = True
-    column: ClassVar[str] = "mean"
-    error: ClassVar[str] = "se"
     label: ClassVar[str] = "held-out log-likelihood\nfor each count (nats)"
     title: ClassVar[str] = "held-out counts,\nsame samples"
     units: ClassVar[str] = "random splits of the counts"
     prefers: ClassVar[str] = "Held-out counts are predicted best"
-    notes: ClassVar[list[str]] = NOTES
 
     def __post_init__(self) -> None:
         check_count(self.splits, "splits")
@@ -193,6 +184,11 @@ class HeldOut(Criterion):
     def takes_covariates(self) -> bool:
         """Whether loadings may depend on covariates: not of rows that are withheld."""
         return not self.withhold
+
+    @property
+    def without_covariates(self) -> str:
+        """What about it has no use for covariates: that it withholds rows."""
+        return f"withhold={self.withhold:g}"
 
     @property
     def asks_other_rows(self) -> bool:
@@ -240,15 +236,10 @@ class HeldOut(Criterion):
     @classmethod
     def line(cls, found: SelectionRecord, each: Any) -> Line:
         """Return what the table says of a candidate."""
-        line = score_of(each)
+        line = super().line(found, each)
         if found.best_for_rows is not None:
             line += [plus_minus(each.rows_difference, each.rows_difference_se) if each.rows_difference else "0"]
         return [*line, f"{each.converged} of {each.fits}"]
-
-    @classmethod
-    def why_none(cls, found: SelectionRecord) -> str:
-        """Return why there is no best candidate."""
-        return NOTHING_HELD_OUT
 
     @classmethod
     def cautions(cls, found: SelectionRecord) -> list[str]:
@@ -269,11 +260,6 @@ class HeldOut(Criterion):
 
 def _can_withhold(counts: Counts, share: float) -> bool:
     return bool(share and counts.shape[1] > 1 and rows_aside(counts.shape[0], share))
-
-
-def score_of(each: Any) -> Line:
-    """Return the score of a candidate, and by how much it falls short of the best."""
-    return [plus_minus(each.mean, each.se), plus_minus(each.difference, each.difference_se) if each.difference else ""]
 
 
 def _compared(

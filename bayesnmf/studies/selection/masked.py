@@ -29,8 +29,8 @@ from bayesnmf.kernels.cpu.pearson import pearson_sums
 from bayesnmf.noise.abilities import Noise, distribution_of
 from bayesnmf.options import Options
 from bayesnmf.results.dispersion import LOW
-from bayesnmf.studies.selection.criterion import Criterion, Line, with_noise
-from bayesnmf.studies.selection.held_out import NOTES, NOTHING_HELD_OUT, best_of, pooled, score_of, with_fits
+from bayesnmf.studies.selection.criterion import ByScore, Line, with_noise
+from bayesnmf.studies.selection.held_out import best_of, pooled, with_fits
 from bayesnmf.studies.selection.masks import FOLDS, make_masks, tiles
 from bayesnmf.studies.selection.plan import SelectionPlan
 from bayesnmf.studies.selection.record import Candidate, SelectionRecord, word_of
@@ -48,7 +48,7 @@ class Scored(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Masked(Criterion):
+class Masked(ByScore):
     """Log-likelihood of entries that are held out as missing, in nats for each count of them.
 
     Attributes
@@ -62,16 +62,13 @@ class Masked(Criterion):
     word: ClassVar[str] = "masked"
     noises: ClassVar[Any] = "several"
     takes_batch: ClassVar[bool] = True
-    scored: ClassVar[bool] = True
     hides_entries: ClassVar[bool] = True
-    column: ClassVar[str] = "mean"
-    error: ClassVar[str] = "se"
     label: ClassVar[str] = "log-likelihood of held-out entries\nfor each count (nats)"
     title: ClassVar[str] = "held-out entries"
     units: ClassVar[str] = "masks of entries"
     prefers: ClassVar[str] = "Held-out entries are predicted best"
     notes: ClassVar[list[str]] = [
-        *NOTES,
+        *ByScore.notes,
         "χ²: of the held-out entries, over their number; 1 if they vary as the noise says around exact predictions",
     ]
 
@@ -125,12 +122,7 @@ class Masked(Criterion):
     @classmethod
     def line(cls, found: SelectionRecord, each: Any) -> Line:
         """Return what the table says of a candidate."""
-        return [*score_of(each), f"{each.chi_squared:.2f}", f"{each.converged} of {each.fits}"]
-
-    @classmethod
-    def why_none(cls, found: SelectionRecord) -> str:
-        """Return why there is no best candidate."""
-        return NOTHING_HELD_OUT
+        return [*super().line(found, each), f"{each.chi_squared:.2f}", f"{each.converged} of {each.fits}"]
 
 
 def _score(plan: SelectionPlan, mask: Mask, candidate: tuple[Noise, Candidate], seed: int) -> Scored:

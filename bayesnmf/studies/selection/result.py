@@ -71,7 +71,7 @@ def headings_and_lines(found: Selection) -> tuple[str, Line, list[Line]]:
     return found.by.headline(found), headings, lines
 
 
-def _marks(found: Selection, here: tuple[Any, ...]) -> list[str]:
+def _marks(found: Selection, here: Any) -> list[str]:
     if found.best is None:
         return []
     best, frugal = found.place(found.best), found.one_standard_error
