@@ -18,7 +18,8 @@ from scipy.sparse import csr_array
 
 from bayesnmf.data.batches import Batches
 from bayesnmf.data.mask import Mask
-from bayesnmf.data.rated import RatedCounts, Unexposed
+from bayesnmf.data.rated import RatedCounts
+from bayesnmf.data.unexposed import UnexposedGroups, missing_in_groups
 from bayesnmf.noise.negative_binomial import NegativeBinomial
 from bayesnmf.types import Array
 
@@ -28,80 +29,6 @@ EVENLY = (
     0.7548776662466927,
     0.5698402909980532,
 )  # steps whose multiples fill the unit interval evenly, in two directions
-
-
-@dataclass(frozen=True, eq=False)
-class MissingInBatches:
-    """Missing entries, batch by batch.
-
-    Attributes
-    ----------
-    parts : list of (ndarray, Mask)
-        Rows of each batch, and their missing entries.
-    """
-
-    parts: list[tuple[Array, Mask]]
-
-    @classmethod
-    def of(cls, mask: Mask, batches: Batches) -> MissingInBatches:
-        """Return the missing entries of each batch."""
-        members = [np.flatnonzero(batches.codes == batch) for batch in range(batches.number)]
-        return cls([(rows, mask.rows(rows)) for rows in members])
-
-
-@dataclass(frozen=True, eq=False)
-class UnexposedGroups(Unexposed):
-    """The share of its exposure that each entry lacks, as its batch does; missing entries lack all of it.
-
-    Attributes
-    ----------
-    lost : ndarray (B, m)
-        Shares of the batches.
-    batches : Batches
-    whole : Mask or None
-        Missing entries.
-    missing_parts : MissingInBatches or None
-    """
-
-    batches: Batches
-    whole: Mask | None = None
-    missing_parts: MissingInBatches | None = None
-
-    @property
-    def seen_rows(self) -> Array:
-        """Whether each row has an observed entry, (n,)."""
-        return np.ones(len(self.batches.codes), bool) if self.whole is None else self.whole.seen_rows
-
-    def sums_by_row(self, factor: Array) -> Array:
-        """Return, for each row, Σ of the rows of a factor (m, K) times the shares of its features, (n, K)."""
-        found: Array = (self.lost @ np.asarray(factor, np.float64))[self.batches.codes]
-        for batch, (rows, mask) in self._missing():
-            found[rows] += mask.sums_by_row((1 - self.lost[batch])[:, None] * factor)
-        return found
-
-    def sums_by_feature(self, factor: Array) -> Array:
-        """Return, for each feature, Σ of the rows of a factor (n, K) times their shares, (m, K)."""
-        found: Array = self.lost.T @ self.batches.sums(factor)
-        for batch, (rows, mask) in self._missing():
-            found += (1 - self.lost[batch])[:, None] * mask.sums_by_feature(factor[rows])
-        return found
-
-    def _missing(self) -> Any:
-        return enumerate([] if self.missing_parts is None else self.missing_parts.parts)
-
-    def rows(self, index: Any) -> UnexposedGroups:
-        """Return the shares of some rows."""
-        batches = self.batches.rows(index)
-        whole = None if self.whole is None else self.whole.rows(index)
-        return unexposed(self.lost, batches, whole)
-
-
-def unexposed(lost: Array, batches: Batches, whole: Mask | None, parts: Any = None) -> UnexposedGroups:
-    """Return the shares that entries lack, with what is missing as a whole."""
-    nothing: Any = csr_array((len(batches.codes), lost.shape[1]), dtype=np.float64)
-    if whole is not None and parts is None:
-        parts = MissingInBatches.of(whole, batches)
-    return UnexposedGroups(nothing, True, lost, batches, whole, parts)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -177,9 +104,9 @@ class BatchedCounts(RatedCounts):
         return csr_array(found)
 
     @cached_property
-    def missing_parts(self) -> MissingInBatches | None:
-        """Missing entries of each batch."""
-        return None if self.plain.mask is None else MissingInBatches.of(self.plain.mask, self.batches)
+    def missing_parts(self) -> list[tuple[Array, Mask]]:
+        """Rows of each batch, and their missing entries; empty if there are none."""
+        return missing_in_groups(self.plain.mask, self.batches)
 
     def entries(self, rows: slice) -> tuple[Array, None]:
         """Return the counts of some batches, (batches, m); none are missing as a whole."""
@@ -197,7 +124,7 @@ class BatchedCounts(RatedCounts):
 
     def _with_factors(self, factors: Array, lost: Array, ceilings: Array) -> BatchedCounts:
         exposure = ceilings[self.batches.codes] * self.plain.row_factor[:, 0]
-        mask = unexposed(lost, self.batches, self.plain.mask, self.missing_parts)
+        mask = UnexposedGroups.of(lost, self.batches, self.plain.mask, self.missing_parts)
         return replace(self, row_exposure=exposure, mask=mask, ceilings=ceilings, factors=factors)
 
     def with_dispersions(self, dispersions: Array) -> BatchedCounts:

@@ -30,7 +30,7 @@ from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.dispersed import DispersedCounts
-from bayesnmf.data.mask import Mask
+from bayesnmf.data.unexposed import UnexposedGroups
 from bayesnmf.kernels.cpu.clusters import sums_of_entries
 from bayesnmf.kernels.cpu.underflow import Spread
 from bayesnmf.noise.abilities import Dispersed
@@ -108,41 +108,6 @@ class ClusteredCounts(DispersedCounts):
         return found - float((totals * (np.log(exposure_of(s)) + np.log1p(s))).sum())
 
 
-class ShareMask(Mask):
-    """A missing share of all entries of each feature; no entry is missing as a whole.
-
-    Parameters
-    ----------
-    size : tuple of int
-        Numbers of rows and features.
-    shares : ndarray (m,)
-        Missing shares, below 1.
-    """
-
-    shares: Array
-
-    def __init__(self, size: tuple[int, int], shares: Array) -> None:
-        super().__init__(csr_array(size, dtype=np.float64), True)
-        vars(self)["shares"] = shares
-
-    @property
-    def seen_features(self) -> Array:
-        """Whether something of each feature is observed, (m,)."""
-        return np.ones(len(self.shares), bool)
-
-    def sums_by_row(self, factor: Array) -> Array:
-        """Return Σ of the rows of a factor (m, K) times their missing shares, (n, K), in float64."""
-        return np.tile(self.shares @ np.asarray(factor, np.float64), (self.pattern.shape[0], 1))
-
-    def sums_by_feature(self, factor: Array) -> Array:
-        """Return, for each feature, its missing share of Σ of the rows of a factor (n, K), (m, K), in float64."""
-        return self.shares[:, None] * factor.sum(axis=0, dtype=np.float64)
-
-    def rows(self, index: Any) -> ShareMask:
-        """Return the mask of some rows."""
-        return ShareMask(self.pattern[index].shape, self.shares)
-
-
 class UniformisedCounts(ClusteredCounts):
     """Counts that cluster, of which features miss shares in place of having exposures."""
 
@@ -151,8 +116,9 @@ class UniformisedCounts(ClusteredCounts):
         """Return counts with this noise, which is that of features."""
         names, given = (plain.row_names, plain.feature_names), (plain.row_exposure, plain.feature_exposure)
         shares = 1.0 - exposure_of(np.asarray(noise.of_lines(noise.dispersion), np.float64))
+        mask = UnexposedGroups.of_features(shares, plain.shape[0], plain.mask)
         more: Any = {"plain": plain, "noise": noise, "learned": learned, "given_totals": given_totals}
-        return cls(plain.matrix, *names, *given, ShareMask(plain.shape, shares), **more)
+        return cls(plain.matrix, *names, *given, mask, **more)
 
     @property
     def spreads_of_clusters(self) -> Array:

@@ -16,44 +16,12 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.dispersed import DispersedCounts
-from bayesnmf.data.mask import Mask
+from bayesnmf.data.unexposed import Unexposed
 from bayesnmf.noise.abilities import Dispersed
 from bayesnmf.types import Array
-
-
-@dataclass(frozen=True, eq=False)
-class Unexposed(Mask):
-    """The share of its exposure that each entry lacks, from 0 to 1, which is that of a missing entry.
-
-    Attributes
-    ----------
-    lost : ndarray (n, m)
-    """
-
-    lost: Array
-
-    @classmethod
-    def shares(cls, lost: Array) -> Unexposed:
-        """Return the mask of these shares."""
-        nothing: Any = csr_array(lost.shape, dtype=np.float64)
-        return cls(nothing, True, lost)
-
-    @cached_property
-    def seen_rows(self) -> Array:
-        """Whether each row has an observed entry, (n,)."""
-        return np.asarray(self.lost.min(axis=1, initial=1.0) < 1)
-
-    def sums_by_row(self, factor: Array) -> Array:
-        """Return, for each row, Σ of the rows of a factor (m, K) times the shares of its features, (n, K)."""
-        return (self.lost @ factor.astype(self.lost.dtype, copy=False)).astype(np.float64, copy=False)
-
-    def sums_by_feature(self, factor: Array) -> Array:
-        """Return, for each feature, Σ of the rows of a factor (n, K) times their shares, (m, K)."""
-        return (self.lost.T @ factor.astype(self.lost.dtype, copy=False)).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

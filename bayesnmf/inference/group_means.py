@@ -48,6 +48,6 @@ def sums_of_means(own: Any, loadings: Array, components: Array) -> Array:
     sums = own.batches.sums(loadings) @ components
     if own.plain.mask is None:
         return np.asarray(sums)
-    for batch, (rows, mask) in enumerate(own.missing_parts.parts):
+    for batch, (rows, mask) in enumerate(own.missing_parts):
         sums[batch] -= (mask.sums_by_feature(loadings[rows]).T * components).sum(axis=0)
     return np.maximum(sums, 0.0)

@@ -251,16 +251,12 @@ def check_dispersed(options: Any, noise: Dispersed, what: str, counts: Any) -> N
     if simplex:
         _check_given_totals(options, noise, what, counts)
     if uniformises(noise, options.priors.components):
-        _check_uniformised(options, f"{what} per {noise.by} and components on the simplex", counts)
+        _check_uniformised(options, f"{what} per {noise.by} and components on the simplex")
     check_length_of_dispersion(noise, counts.shape)
 
 
-def _check_uniformised(options: Any, what: str, counts: Any) -> None:
+def _check_uniformised(options: Any, what: str) -> None:
     """Refuse what does not draw or expect the clusters of missing shares."""
-    if counts.mask is not None:
-        raise ValueError(
-            f"{what} need all entries: give priors={GAMMA_COMPONENTS} in the options, or use dispersion='row'"
-        )
     if hasattr(options, "collapsed") and options.priors.loadings.support != "positive":
         raise ValueError(f"{what} need loadings without a scale of their own for draws; use model='gamma_poisson'")
     if hasattr(options, "particles") and hasattr(options, "efficiency"):

@@ -11,10 +11,11 @@ from smallfits import quietly
 
 import bayesnmf
 from bayesnmf import Batch, Dirichlet, Gamma, Gibbs, Priors
-from bayesnmf.data.batched import BatchedCounts, unexposed
+from bayesnmf.data.batched import BatchedCounts
 from bayesnmf.data.batches import Batches
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.mask import GroupMask, Mask, as_pattern
+from bayesnmf.data.unexposed import UnexposedGroups, missing_in_groups
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference.sampling.entry_sweeps import Entries
 from bayesnmf.inference.sampling.gibbs import Allocating
@@ -129,7 +130,7 @@ def test_sums_over_shares_are_those_of_all_entries(whole):
     dense = lost[CODES]
     if mask is not None:
         dense = np.where(mask.hidden(slice(None)), 1.0, dense)
-    shares, (u, v) = unexposed(lost, batches, mask), (rng.random((N, K)), rng.random((M, K)))
+    shares, (u, v) = UnexposedGroups.of(lost, batches, mask, missing_in_groups(mask, batches)), (rng.random((N, K)), rng.random((M, K)))
     np.testing.assert_allclose(shares.sums_by_row(v), dense @ v)
     np.testing.assert_allclose(shares.sums_by_feature(u), dense.T @ u)
     np.testing.assert_allclose(shares.rows(slice(3, 9)).sums_by_row(v), dense[3:9] @ v)
