@@ -1,8 +1,7 @@
-"""The command line, `bayesnmf`: one file for each command.
+"""The command line, `bayesnmf`: one file for each command, and a record for each argument (`arguments.py`).
 
-Every command file has `HELP`, `DESCRIPTION`, `EXAMPLES`, a function `add` that adds its options to a parser, and a
-function `run` that runs it and returns the exit code. They import what computes only when they run, so that --help is
-fast.
+Every command file has `HELP`, `DESCRIPTION`, `EXAMPLES`, and a function `run` that takes the values of the arguments,
+runs it and returns the exit code. They import what computes only when they run, so that --help is fast.
 """
 
 from bayesnmf.cli.entry import main

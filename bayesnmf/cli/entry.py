@@ -19,7 +19,8 @@ from typing import Any, NoReturn
 
 from bayesnmf.checks import nearest
 from bayesnmf.cli import assign, browse, compare, equivalences, fit, modes, report, select, simulate, transform
-from bayesnmf.cli.codes import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, SIGNALLED, SUCCESS
+from bayesnmf.cli.arguments import add_arguments, read_arguments
+from bayesnmf.cli.writing import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, SIGNALLED, SUCCESS
 from bayesnmf.text import Unread
 
 COMMANDS: dict[str, ModuleType] = {
@@ -92,7 +93,7 @@ def build_parser() -> Parser:
             formatter_class=form,
             allow_abbrev=False,
         )
-        command.add(added)
+        add_arguments(added, name)
         added.set_defaults(parser=added)
     return parser
 
@@ -116,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with signals_as_ctrl_c() as caught, redirect_stderr(Unread(sys.stderr)):
         try:
             with warnings_as_lines():
-                code: int = COMMANDS[options.command].run(options)
+                code: int = COMMANDS[options.command].run(read_arguments(options))
             sys.stdout.flush()
         except BrokenPipeError:
             with suppress(OSError, ValueError):  # Python flushes again at exit, and would report an error

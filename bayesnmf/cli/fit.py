@@ -2,40 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import warnings
+from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bayesnmf.cli.checks import (
-    check_effects_asked,
-    check_has_option,
-    check_markers_of_rank,
-    check_one_file,
-    check_outputs,
-    check_suffix,
-    check_whole,
-    files_of,
-    parse_noise,
-    parse_prior,
-    parse_settings,
-    parse_weights,
-    paths_of,
-)
-from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
-from bayesnmf.cli.names import METHODS, TABLES, WHICH
-from bayesnmf.cli.shared import (
-    add_batch,
-    add_checkpoint,
-    add_counts,
-    add_covariates,
-    add_exposures,
-    add_model,
-    add_noise,
-    add_options,
-    add_printing,
-    add_seeds,
-)
+from bayesnmf.cli.arguments import WHICH, check_fit_arguments, check_markers_of_rank, noise_of, options_of
 
 HELP = "fit a model: loadings, components, and their posterior"
 DESCRIPTION = (
@@ -52,141 +25,48 @@ EXAMPLES = f"""  bayesnmf fit counts.csv --rank 5
   bayesnmf fit counts.mtx.gz --transpose --method gibbs --set draws=2000 --json --quiet
 
 {WHICH}"""
-PATHS = ("loadings", "components", "markers", "effects")
-TABLE_OPTIONS = tuple(f"--{name}" for name in PATHS)
 
 
-def add(command: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    add_counts(command, several=True)
-    group = add_model(command, rank=None, seed=None)
-    add_options(group)
-    group.add_argument("--fixed-components", metavar="FILE",
-                       help="known components, the first of all K: a fit, a table with one in each row, or one in each "
-                       "column if the rows are mutation types")  # fmt: skip
-    add_seeds(group)
-    add_covariates(group)
-    add_noise(group)
-    group.add_argument("--missing", metavar="WORD or FILE",
-                       help="missing entries: nan for empty ones and NA, zeros for all without a count, or a table of "
-                       "1 at them and 0 elsewhere, "
-                       "with the names of FILE")  # fmt: skip
-    group.add_argument("--weights", metavar="NAME=NUMBER,...",
-                       help="how often the counts of matrices count, others once")  # fmt: skip
-    add_batch(group)
-    add_exposures(command)
-    group = command.add_argument_group("output")
-    add_checkpoint(group)
-    group.add_argument("--out", default="fit.nc", metavar="PATH",
-                       help="the fit: .nc, or .zarr for large ones (default: %(default)s)")  # fmt: skip
-    group.add_argument("--loadings", metavar="PATH", help=f"table of the loadings: {TABLES}")
-    group.add_argument("--components", metavar="PATH", help=f"table of the components: {TABLES}")
-    group.add_argument("--markers", metavar="PATH", help=f"table of what sets each component apart: {TABLES}")
-    group.add_argument("--effects", metavar="PATH", help=f"table of the effects of covariates: {TABLES}")
-    group.add_argument("--anndata", metavar="PATH", help="the .h5ad FILE, or the counts, with the fit in it: .h5ad")
-    add_printing(command)
-
-
-def run(options: argparse.Namespace) -> int:
+def run(given: Namespace) -> int:
     """Fit, write and print."""
-    from bayesnmf.checks import check_choice
+    check_fit_arguments(given)
+    options, noise = options_of(given, given.method), noise_of(given)
 
-    method = check_choice(options.method, "--method", METHODS)
-    seed = None if options.seed is None else check_whole(options.seed, "--seed", 0)
-    asked = None if options.rank is None else check_whole(options.rank, "--rank")
-    named = {f"--{name}": getattr(options, name) for name in ("out", *PATHS, "anndata")}
-    read = ("fixed_components", "seeds", "covariates", "start", "missing", "batch", "row_exposure", "feature_exposure")
-    options.file = files_of(options.file)
-    given = (*paths_of(options.file), *(getattr(options, name) for name in read))
-    check_one_file(options.file, "--anndata", options.anndata)
-    check_one_file(
-        options.file, "--missing with a table", None if options.missing in ("nan", "zeros") else options.missing
-    )
-    outputs = check_outputs(named, TABLE_OPTIONS, given)
-    check_suffix(outputs["--out"], "--out", (".nc", ".zarr"))
-    if "--anndata" in outputs:
-        check_suffix(outputs["--anndata"], "--anndata", (".h5ad",))
-    check_markers_of_rank(outputs, asked)
-    check_effects_asked("--effects" in outputs, options)
-    settings, noise = settings_of_method(options, method), parse_noise(options.noise, options.dispersion)
-    weights = parse_weights(options.weights)
-
-    from bayesnmf.cli.reading import read_around, read_counts_of, read_entries
+    from bayesnmf.assessment.markers import markers
+    from bayesnmf.cli.reading import how_to_run, read_around, read_counts_of, read_entries
+    from bayesnmf.cli.writing import INTERRUPTED, about_fit, finish, leading, write_table
     from bayesnmf.fitting.fit import fit
     from bayesnmf.fitting.known import rank_and_known
     from bayesnmf.inference.status import INTERRUPTED as STOPPED
-
-    counts, _ = read_counts_of(options)
-    rank, known = rank_and_known(asked, options.fixed_components)
-    check_markers_of_rank(outputs, rank)
-    found = fit(counts, options.model, asked if known is None else rank, method, seed=seed, options=settings,
-                noise=noise, weights=weights, fixed_components=known,
-                missing=read_entries(options.missing, options.transpose), progress=not options.quiet,
-                checkpoint=options.checkpoint, **read_around(options))  # fmt: skip
-    from bayesnmf.cli.writing import about_fit, finish, leading
-
-    shown = f"{found!r}\n\n{leading(found)}"
-    finish(lambda: write(found, outputs, options), shown, about_fit(found), outputs, options.json)
-    return INTERRUPTED if found.status.reason == STOPPED else SUCCESS
-
-
-def settings_of_method(options: argparse.Namespace, method: str) -> Any:
-    """Return the options of the method from priors, restarts, start and other settings."""
-    from bayesnmf.options import METHODS as RECORDS
-    from bayesnmf.priors import Priors
-
-    kind = RECORDS[method].options
-    given = parse_settings(options.settings, kind)
-    sides = {side: parse_prior(getattr(options, f"prior_{side}"), f"--prior-{side}")
-             for side in ("loadings", "components")}  # fmt: skip
-    given["priors"] = Priors(**{side: prior for side, prior in sides.items() if prior is not None})
-    for name in ("restarts", "start"):
-        check_has_option(name, kind, getattr(options, name))
-    if options.restarts is not None:
-        given["restarts"] = check_whole(options.restarts, "--restarts")
-    if options.start is not None:
-        given["start"] = _start(options.start)
-    return kind(**given)
-
-
-def _start(text: str) -> Any:
-    """Return the word of a start, or the fit in a file."""
-    if Path(text).suffix.lower() not in (".nc", ".zarr"):
-        return text
-    from bayesnmf.fitting.loading import load_fit
-
-    return load_fit(text)
-
-
-def write(found: Any, outputs: dict[str, Path], options: argparse.Namespace) -> None:
-    """Write the fit first, then the tables."""
-    from bayesnmf.cli.writing import write_table
     from bayesnmf.results.thinning import components_table, loadings_table
 
-    found.save(outputs["--out"])
-    if "--loadings" in outputs:
-        write_table(loadings_table(found), outputs["--loadings"])
-    if "--components" in outputs:
-        write_table(components_table(found), outputs["--components"])
-    if "--markers" in outputs:
-        from bayesnmf.assessment.markers import markers
+    counts, _ = read_counts_of(given)
+    rank, known = rank_and_known(given.rank, given.fixed_components)
+    check_markers_of_rank(given, rank)
+    found = fit(counts, given.model, given.rank if known is None else rank, given.method, options=options, noise=noise,
+                weights=given.weights, fixed_components=known, missing=read_entries(given), **read_around(given),
+                **how_to_run(given))  # fmt: skip
+    writers: dict[str, Callable[[Path], Any]] = {
+        "--out": found.save,
+        "--loadings": lambda path: write_table(loadings_table(found), path),
+        "--components": lambda path: write_table(components_table(found), path),
+        "--markers": lambda path: write_table(markers(found, seed=found.seed), path, index=False),
+        "--effects": lambda path: write_table(found.effects().reset_index(), path, index=False),
+        "--anndata": lambda path: write_annotated(found, path, given),
+    }
+    code = finish(given, found, about_fit(found), writers, f"{found!r}\n\n{leading(found)}")
+    return INTERRUPTED if found.status.reason == STOPPED else code
 
-        write_table(markers(found, seed=found.seed), outputs["--markers"], index=False)
-    if "--effects" in outputs:
-        write_table(found.effects().reset_index(), outputs["--effects"], index=False)
-    if "--anndata" in outputs:
-        _write_annotated(found, outputs["--anndata"], options)
 
-
-def _write_annotated(found: Any, path: Path, options: argparse.Namespace) -> None:
+def write_annotated(found: Any, path: Path, given: Namespace) -> None:
     """Write the AnnData file that was read, or a new one, with the fit."""
     from bayesnmf.writing import replacing
 
-    given = None
-    if str(options.file).lower().endswith(".h5ad") and not options.transpose:
+    read = None
+    if str(given.file).lower().endswith(".h5ad") and not given.transpose:
         from anndata import read_h5ad
 
-        given = read_h5ad(options.file)
+        read = read_h5ad(given.file)
     with replacing(path) as temporary, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of pandas, when anndata asks for an option
-        found.to_anndata(given).write_h5ad(temporary)
+        found.to_anndata(read).write_h5ad(temporary)

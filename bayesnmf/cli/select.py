@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any, get_args
+from argparse import Namespace
 
-from bayesnmf.cli.checks import NOISES, check_list, check_outputs, check_ranks, check_whole
-from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
-from bayesnmf.cli.names import METHODS, MODELS, TABLES
-from bayesnmf.cli.shared import (
-    add_around,
-    add_checkpoint,
-    add_counts,
-    add_exposures,
-    add_options,
-    add_printing,
-    add_seed,
-)
-from bayesnmf.types import CriterionWord
+from bayesnmf.cli.arguments import options_of
 
 HELP = "how many components, and which model"
 DESCRIPTION = (
@@ -29,71 +16,24 @@ EXAMPLES = """  bayesnmf select counts.csv --ranks 2-8
   bayesnmf select sbs96.tsv --ranks 2-12 --criterion stability --table ranks.csv"""
 
 
-def add(command: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    add_counts(command)
-    add_exposures(command)
-    group = command.add_argument_group("candidates")
-    group.add_argument("--models", default="gamma_poisson", metavar="LIST",
-                       help=f"comma-separated, of {', '.join(MODELS)} (default: %(default)s)")  # fmt: skip
-    group.add_argument("--ranks", default="2-6,8,10", metavar="LIST",
-                       help="numbers of components, such as 2-8 or 4,8,12 (default: %(default)s)")  # fmt: skip
-    group.add_argument("--criterion", help=f"one of {', '.join(get_args(CriterionWord))} (default: masked)")
-    group.add_argument("--resample", help="with stability: halves (of the rows, the default) or counts (of all rows)")
-    group.add_argument("--noise", default="poisson", metavar="LIST",
-                       help="noises to compare, comma-separated: poisson, nb1, nb2 (default: %(default)s)")  # fmt: skip
-    group.add_argument("--method", help=f"one of {', '.join(METHODS)} (default: vi; smc with the evidence)")
-    add_options(group)
-    add_around(group)
-    add_seed(group)
-    group = command.add_argument_group("output")
-    add_checkpoint(group)
-    group.add_argument("--table", metavar="PATH", help=f"the table of scores: {TABLES}")
-    group.add_argument("--plot", metavar="PATH", help="figure of the scores: .png, .pdf or .svg")
-    add_printing(command)
-
-
-def run(options: argparse.Namespace) -> int:
+def run(given: Namespace) -> int:
     """Read, select, write and print."""
-    from bayesnmf.checks import check_choice
-    from bayesnmf.cli.fit import settings_of_method
     from bayesnmf.studies.selection.result import CRITERIA
 
-    models = check_list(options.models, "--models", MODELS)
-    noises = check_list(options.noise, "--noise", NOISES)
-    ranks, seed = check_ranks(options.ranks), check_whole(options.seed, "--seed", 0)
-    given: Any = options.criterion
-    criterion: Any = given if given is None else check_choice(given, "--criterion", tuple(CRITERIA))
-    chosen = None if options.method is None else check_choice(options.method, "--method", METHODS)
-    outputs = check_outputs(
-        {"--table": options.table, "--plot": options.plot},
-        ("--table",),
-        (options.file, options.seeds, options.covariates, options.batch),
-    )
+    default = "vi" if given.criterion is None else CRITERIA[given.criterion].method
+    options = options_of(given, given.method or default)
 
-    settings = settings_of_method(options, chosen or ("vi" if criterion is None else CRITERIA[criterion].method))
-
-    from bayesnmf.cli.reading import read_around, read_counts_of
-    from bayesnmf.cli.writing import about_counts, finish, records_of, write_table
+    from bayesnmf.cli.reading import how_to_run, read_around, read_counts_of
+    from bayesnmf.cli.writing import about_counts, finish, records_of, save_plot, write_table
     from bayesnmf.studies.selection.selecting import select
 
-    counts, _ = read_counts_of(options)
-    found = select(counts, models, ranks, chosen, noise=noises, criterion=criterion, resample=options.resample,
-                   seed=seed, options=settings, checkpoint=options.checkpoint, progress=not options.quiet,
-                   **read_around(options))  # fmt: skip
-
-    def write() -> None:
-        if "--table" in outputs:
-            write_table(found.table.reset_index(), outputs["--table"], index=False)
-        if "--plot" in outputs:
-            from bayesnmf.plots import selection
-            from bayesnmf.plots.style import save_figure
-
-            save_figure(selection(found), outputs["--plot"])
-
+    counts, _ = read_counts_of(given)
+    found = select(counts, given.models, given.ranks, given.method, noise=given.noise, criterion=given.criterion,
+                   resample=given.resample, options=options, **read_around(given), **how_to_run(given))  # fmt: skip
     best = None if found.best is None else found.best._asdict()
     about = {"counts": about_counts(counts), "criterion": found.criterion, "method": found.method, "best": best,
-             "noise": repr(found.noise),
-             "table": records_of(found.table), "cautions": found.cautions}  # fmt: skip
-    finish(write, repr(found), about, outputs, options.json)
-    return INTERRUPTED if found.interrupted else SUCCESS
+             "noise": repr(found.noise), "table": records_of(found.table), "cautions": found.cautions}  # fmt: skip
+    return finish(given, found, about, {
+        "--table": lambda path: write_table(found.table.reset_index(), path, index=False),
+        "--plot": lambda path: save_plot("selection", found, path),
+    })  # fmt: skip

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
+from pathlib import Path
 
-from bayesnmf.cli.checks import TABLE_SUFFIXES, check_outputs, check_suffix, check_whole, files_of, paths_of
-from bayesnmf.cli.codes import SUCCESS
-from bayesnmf.cli.names import FORMATS, TABLES
-from bayesnmf.cli.shared import add_batch, add_printing, add_reading, add_seed
+from bayesnmf.cli.arguments import FIT_SUFFIXES
 
 HELP = "loadings of new samples, given the components of a fit"
 DESCRIPTION = (
@@ -18,53 +16,26 @@ EXAMPLES = """  bayesnmf transform fit.nc new_samples.csv --out exposures.csv
   bayesnmf transform fit.nc new_samples.h5ad --layer counts --out projected.nc"""
 
 
-def add(command: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    command.add_argument("fit", metavar="FIT", help="file of a fit, .nc or .zarr")
-    group = command.add_argument_group("counts")
-    group.add_argument("file", metavar="FILE", nargs="+",
-                       help=f"counts of new samples, in rows: {FORMATS}; or NAME=FILE of one or several matrices, "
-                       "if the fit is of several")  # fmt: skip
-    add_reading(group)
-    group.add_argument("--row-exposure", metavar="FILE", help="table with the name and the exposure of each row")
-    group.add_argument("--covariates", metavar="FILE",
-                       help="table with the name and the covariates of each row, if the fit had some")  # fmt: skip
-    add_batch(group)
-    group = command.add_argument_group("output")
-    group.add_argument("--out", default="loadings.csv", metavar="PATH",
-                       help=f"table of the loadings, {TABLES}, or .nc or .zarr for a fit with its posterior "
-                       "(default: %(default)s)")  # fmt: skip
-    add_seed(group)
-    add_printing(command)
-
-
-def run(options: argparse.Namespace) -> int:
+def run(given: Namespace) -> int:
     """Read, project, write and print."""
-    seed = check_whole(options.seed, "--seed", 0)
-    options.file = files_of(options.file)
-    read = (options.fit, *paths_of(options.file), options.row_exposure, options.covariates, options.batch)
-    outputs = check_outputs({"--out": options.out}, (), read)
-    out = outputs["--out"]
-    check_suffix(out, "--out", (*TABLE_SUFFIXES, ".nc", ".zarr"))
-
     from bayesnmf.cli.reading import read_batch, read_counts_of, read_covariates, read_exposures
     from bayesnmf.cli.writing import about_fit, finish, write_table
     from bayesnmf.data.suspicions import warn_of_empty_rows
     from bayesnmf.fitting.loading import load_fit
     from bayesnmf.results.thinning import loadings_table
 
-    fit = load_fit(options.fit)
-    counts, _ = read_counts_of(options)
-    covariates = read_covariates(options) if options.covariates or fit.priors.loadings.has_effects else None  # type: ignore[union-attr]
-    more = {"covariates": covariates, "batch": read_batch(options), "seed": seed}
-    found = fit.project(counts, **read_exposures(options, ("row",)), **more)
+    fit = load_fit(given.fit)
+    counts, _ = read_counts_of(given)
+    covariates = read_covariates(given, fit.priors.loadings.has_effects)  # type: ignore[union-attr]
+    found = fit.project(
+        counts, **read_exposures(given), covariates=covariates, batch=read_batch(given), seed=given.seed
+    )
     warn_of_empty_rows(found.counts)
 
-    def write() -> None:
-        if out.suffix in (".nc", ".zarr"):
-            found.save(out)
+    def write(path: Path) -> None:
+        if path.suffix in FIT_SUFFIXES:
+            found.save(path)
         else:
-            write_table(loadings_table(found), out)
+            write_table(loadings_table(found), path)
 
-    finish(write, repr(found), about_fit(found), outputs, options.json)
-    return SUCCESS
+    return finish(given, found, about_fit(found), {"--out": write})

@@ -1,10 +1,11 @@
-"""Print results, and write them to files."""
+"""Print results, write them to files, and return exit codes."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,13 @@ from bayesnmf.writing import replacing
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
+
+SUCCESS = 0
+DOES_NOT_HOLD = 1
+BAD_INPUT = 2
+SIGNALLED = 128  # and the number of the signal, as in shells
+INTERRUPTED = SIGNALLED + 2
+CLOSED_PIPE = SIGNALLED + 13  # SIGPIPE, which is not defined on Windows
 
 
 def console_of(width: int | None = None) -> Console:
@@ -69,13 +77,34 @@ def tell(shown: str, about: Mapping[str, Any], written: Mapping[str, Path], as_j
 
 
 def finish(
-    write: Callable[[], Any], shown: str, about: Mapping[str, Any], written: Mapping[str, Path], as_json: bool
-) -> None:
-    """Write files, then print; results are printed even if writing fails, and files written if printing fails."""
+    given: Namespace,
+    found: Any,
+    about: Mapping[str, Any],
+    writers: Mapping[str, Callable[[Path], Any]],
+    shown: str | None = None,
+) -> int:
+    """Write the files that are asked for, by the writer of each argument, then print; return the exit code.
+
+    Results are printed even if writing fails, and files written if printing fails.
+    """
+
+    def write() -> None:
+        for name, path in given.outputs.items():
+            writers[name](path)
+
     _, failure = attempt(write)
-    tell(shown, about, {} if failure else written, as_json)
+    tell(repr(found) if shown is None else shown, about, {} if failure else given.outputs, given.json)
     if failure is not None:
         raise failure
+    return INTERRUPTED if getattr(found, "interrupted", False) else SUCCESS
+
+
+def save_plot(name: str, found: Any, path: Path) -> None:
+    """Write a figure of `bayesnmf.plots`."""
+    from bayesnmf import plots
+    from bayesnmf.plots.style import save_figure
+
+    save_figure(getattr(plots, name)(found), path)
 
 
 def about_counts(counts: Any) -> dict[str, Any]:

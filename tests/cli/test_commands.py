@@ -19,7 +19,7 @@ from scipy.sparse import coo_array
 
 import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Gamma, HierarchicalGamma, Priors, ScaledDirichlet, cli
-from bayesnmf.cli import checks, entry, names
+from bayesnmf.cli import arguments, entry
 from bayesnmf.data.mutations import sbs96_types
 from bayesnmf.options import METHODS
 from bayesnmf.priors.specification import MODELS
@@ -511,17 +511,22 @@ def test_priors_are_written_as_in_python():
             HierarchicalGamma(1.0, Gamma(1e-3, 1e-3), "component"),
         ),
     ):
-        assert repr(checks.parse_prior(text, "--prior")) == repr(expected)
-    assert checks.parse_prior("parameter", "--prior") == "parameter"
-    assert checks.check_ranks("2-4, 8") == [2, 3, 4, 8]
+        assert repr(arguments.prior(text, "--prior")) == repr(expected)
+    assert arguments.prior("parameter", "--prior") == "parameter"
+    assert arguments.ranks("2-4, 8", "--ranks") == [2, 3, 4, 8]
 
 
 # --- help ---------------------------------------------------------------------------------------------
 
 
 def test_names_in_help_are_those_of_the_library():
-    assert tuple(MODELS) == names.MODELS
-    assert tuple(METHODS) == names.METHODS
+    assert tuple(MODELS) == arguments.MODELS
+    assert tuple(METHODS) == arguments.METHODS
+
+
+def test_arguments_are_of_commands_that_there_are():
+    named = {word for group in arguments.ARGUMENTS.values() for each in group for word in each.commands.split()}
+    assert named == {*entry.COMMANDS}
 
 
 @pytest.mark.parametrize("command", entry.COMMANDS)

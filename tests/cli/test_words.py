@@ -15,7 +15,7 @@ from rich.progress import Progress
 
 import bayesnmf
 from bayesnmf import cli
-from bayesnmf.cli import checks, entry
+from bayesnmf.cli import arguments, entry
 from bayesnmf.cli.writing import leading
 from bayesnmf.fitting.job import progress_bar
 from bayesnmf.pages.parts import Page
@@ -27,23 +27,23 @@ def test_ranges_without_end_are_refused(text):
     with pytest.raises(
         ValueError, match=r"--ranks must (have at most 1,000 numbers: .*; give a smaller range|be at most 9,223,)"
     ):
-        checks.check_ranks(text)
+        arguments.ranks(text, "--ranks")
 
 
 def test_ranges_of_ranks_are_read():
-    assert checks.check_ranks("2-4,8") == [2, 3, 4, 8]
-    assert len(checks.check_ranks("1-1000")) == 1000
+    assert arguments.ranks("2-4,8", "--ranks") == [2, 3, 4, 8]
+    assert len(arguments.ranks("1-1000", "--ranks")) == 1000
 
 
 def test_a_setting_is_given_once():
     with pytest.raises(ValueError, match="--set must give each name once: found max_iter twice"):
-        checks.parse_settings(["max_iter=3", "max_iter=4"], bayesnmf.VI)
+        arguments.read_settings(["max_iter=3", "max_iter=4"], bayesnmf.VI)
 
 
 @pytest.mark.parametrize("text", ["Dirichlet(9**9**9)", "Gamma(x, 1)", "Gamma([a for a in b], 1)", "Gamma(f'{1}', 1)"])
 def test_what_is_no_prior_is_repeated_as_it_was_written(text):
     with pytest.raises(ValueError, match="must be a prior such as") as caught:
-        checks.parse_prior(text, "--prior-loadings")
+        arguments.prior(text, "--prior-loadings")
     assert "<ast" not in str(caught.value)
     assert "is no number, word or list" in str(caught.value)
 

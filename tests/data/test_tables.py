@@ -1,6 +1,5 @@
 """Wide and long tables in text and in Parquet."""
 
-import argparse
 import gzip
 import re
 import sys
@@ -14,8 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import bayesnmf
+from bayesnmf.cli.arguments import read_arguments
+from bayesnmf.cli.entry import build_parser
 from bayesnmf.cli.reading import read_counts_of
-from bayesnmf.cli.shared import add_counts
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.long_tables import NAMES_OF_COUNTS, NAMES_OF_FEATURES, NAMES_OF_ROWS
 from bayesnmf.data.reading import read_counts
@@ -218,11 +218,11 @@ def test_repeated_numbers_under_an_identifier_are_told(tmp_path):
 
 
 def test_the_command_line_takes_a_layout(tmp_path):
-    path, parser = tmp_path / "x.csv", argparse.ArgumentParser()
+    path = tmp_path / "x.csv"
     RATINGS.to_csv(path, index=False)
-    add_counts(parser)
     for layout, shape in (("long", (40, 20)), ("wide", (800, 3))):
-        assert read_counts_of(parser.parse_args([str(path), "--layout", layout]))[0].shape == shape
+        options = build_parser().parse(["equivalences", str(path), "--layout", layout])
+        assert read_counts_of(read_arguments(options))[0].shape == shape
 
 
 def test_columns_that_could_both_name_features_are_refused(tmp_path):
