@@ -12,8 +12,8 @@ from bayesnmf.data.labels import listed, says_place
 from bayesnmf.options import METHODS, Start
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.checks import STARTS
+from bayesnmf.options.classes import BUDGET
 from bayesnmf.options.methods import chooses_basis, has_sparse_prior, regression_fault
-from bayesnmf.options.sampled import BUDGET
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.checks import check_has_part, check_parameter
 from bayesnmf.priors.specification import PARAMETER, on_simplex

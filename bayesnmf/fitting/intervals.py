@@ -38,7 +38,7 @@ from bayesnmf.data.suspicions import PACKAGE
 from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.inference.status import BROKEN, FitWarning
 from bayesnmf.options.checks import check_threads
-from bayesnmf.options.closed_form import INTERVALS
+from bayesnmf.options.classes import INTERVALS
 from bayesnmf.results.checks import check_can_have
 from bayesnmf.results.estimates import Intervals
 from bayesnmf.results.intervals import samples_by_itself

@@ -3,9 +3,8 @@
 from typing import Any
 
 from bayesnmf.groups import GROUPS, member_of
-from bayesnmf.options.closed_form import BLD, MAP, VI
+from bayesnmf.options.classes import BLD, MAP, NUTS, SMC, SVI, VI, Gibbs
 from bayesnmf.options.methods import METHODS, Method, Options, methods_with, options_of
-from bayesnmf.options.sampled import NUTS, SMC, SVI, Gibbs
 from bayesnmf.options.start import Start
 
 __all__ = [

@@ -75,32 +75,17 @@ ALGORITHMS: dict[str, Algorithm] = {
     "scd": Algorithm(("map",), ("regression",), tol=1e-9, sweeps=3, alternates=True, masks=True),
     "ccd": Algorithm(("map",), ("regression",), tol=1e-9, alternates=True, masks=True),
     "coordinate": Algorithm(("vi",), device=True, masks=True, rates=True),
-    "settled": Algorithm(
-        ("vi",), alternates=True, uneven=True, masks=True, rates=True, why="loadings settle, then the components move"
-    ),
-    "gradient": Algorithm(
-        ("vi",),
-        ("gradient",),
-        masks=True,
-        uneven=True,
-        exchanges=False,
-        extrapolates=False,
-        rates=True,
-        why="a gradient step moves both sides at once",
-    ),
-    "minibatch": Algorithm(
-        ("vi",),
-        ("merged",),
-        masks=True,
-        tol=1e-4,  # its elbo fluctuates
-        exchanges=False,
-        extrapolates=False,
-        ends_settled=True,
-        why="batches settle their loadings, then take one step of the components",
-    ),
+    "settled": Algorithm(("vi",), alternates=True, uneven=True, masks=True, rates=True,
+                         why="loadings settle, then the components move"),
+    "gradient": Algorithm(("vi",), ("gradient",), masks=True, uneven=True, exchanges=False, extrapolates=False,
+                          rates=True, why="a gradient step moves both sides at once"),
+    # The elbo of minibatches fluctuates, hence the tolerance.
+    "minibatch": Algorithm(("vi",), ("merged",), masks=True, tol=1e-4, exchanges=False, extrapolates=False,
+                           ends_settled=True,
+                           why="batches settle their loadings, then take one step of the components"),
     "allocations": Algorithm(("gibbs",), masks=True, rates=True, parts=False),
     "marginal": Algorithm(("gibbs",), ("entries",), masks=True, rates=True, why="allocations are summed out"),
-}
+}  # fmt: skip
 
 
 def serves(name: str, noise: Noise) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from bayesnmf.checks import check_choice, check_count, check_flag, check_nonnegative, check_positive, make_plain, shown
 from bayesnmf.noise.abilities import Dispersed, Noise
 from bayesnmf.noise.poisson import POISSON
-from bayesnmf.options.algorithms import ALGORITHMS, SCHEDULES, algorithms_of, methods_for, serves
+from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of, methods_for, serves
+from bayesnmf.options.start import Start
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import GAMMA_COMPONENTS, check_dispersed, check_has_part, check_tempered
 
@@ -18,31 +21,97 @@ STARTS = ("svd", "descent", "random", "random_descent")
 MOST_THREADS = 1024
 
 
-def check_budget(budget: object, draws: object, default: float) -> None:
-    """Check a budget of seconds, which a number of draws has no use for."""
-    check_positive(budget, "budget")
+@cache
+def types_of(kind: type) -> dict[str, tuple[Any, ...]]:
+    """Return the types that each option of a class may have, of a union each."""
+    hints = get_type_hints(kind)
+    return {name: get_args(each) if get_origin(each) in (Union, UnionType) else (each,) for name, each in hints.items()}
+
+
+def check_fields(options: Any) -> None:
+    """Refuse an option of the wrong type or out of range; convert NumPy's numbers to Python's.
+
+    The type says which values an option has. The metadata of its field narrow it: `check`, a function of the value and
+    the name; `words`, in place of those of the type; `minimum` and `most` of a whole number, which is else at least 1.
+    """
+    make_plain(options)
+    kind: type = type(options)
+    for each in fields(options):
+        value, name, types, rule = getattr(options, each.name), each.name, types_of(kind)[each.name], each.metadata
+        words = rule.get("words") or [word for part in types if get_origin(part) is Literal for word in get_args(part)]
+        if value is None and NoneType in types:
+            continue
+        if "check" in rule:
+            rule["check"](value, name)
+        elif Priors in types:
+            check_priors(value)
+        elif Start in types:
+            check_start(value, words)
+        elif bool in types:
+            check_flag(value, name)
+        elif int in types:
+            check_count(value, name, **rule)
+        elif float in types:
+            check_nonnegative(value, name)
+        else:
+            check_choice(value, name, words)
+
+
+def check_priors(priors: Any) -> None:
+    """Refuse priors of another class."""
+    if not isinstance(priors, Priors):
+        raise TypeError(f"priors must be bayesnmf.Priors(loadings=..., components=...): found {shown(priors)}")
+
+
+def check_start(start: Any, words: Iterable[str]) -> None:
+    """Refuse a start that is not one of the words, a Start or a Fit."""
+    if isinstance(start, str):
+        check_choice(start, "start", words)
+    elif not (hasattr(start, "loadings") and hasattr(start, "components")):
+        listed = ", ".join(repr(word) for word in words)
+        raise TypeError(
+            f"start must be a bayesnmf.Start(loadings, components), a Fit or one of {listed}: found {shown(start)}"
+        )
+
+
+def check_threads(threads: Any, name: str = "threads") -> None:
+    """Refuse a number of threads that is not None or a whole number from 1 to `MOST_THREADS`."""
+    if threads is not None and check_count(threads, name, most=10**40) > MOST_THREADS:
+        raise ValueError(f"{name} must be at most {MOST_THREADS:,}; give the number of cores, or leave {name} out")
+
+
+def check_draws(draws: Any, name: str) -> None:
+    """Refuse a number of draws that is not "auto" or a whole number."""
+    if not isinstance(draws, str):
+        check_count(draws, name)
+    elif draws != "auto":
+        raise TypeError(f"{name} must be 'auto' or a whole number of at least 1, not {shown(draws)}")
+
+
+def check_forgetting(forgetting: Any, name: str) -> None:
+    """Refuse an exponent of the step sizes with which they do not converge."""
+    if not 0.5 < check_positive(forgetting, name) <= 1:
+        raise ValueError(
+            f"{name} must be above 0.5 and at most 1, so that the steps converge: found {forgetting:g}; give 0.6"
+        )
+
+
+def check_learn(sides: Any, name: str) -> None:
+    """Refuse anything but a tuple of sides."""
+    if not isinstance(sides, tuple | list):
+        raise TypeError(f"{name} must be a tuple of sides, as in learn=('loadings',): found {shown(sides)}")
+    if not all(isinstance(side, str) and side in ("loadings", "components") for side in sides):
+        raise ValueError(f"{name} must contain only 'loadings' and 'components': found {shown(sides)}")
+
+
+def check_budget(budget: float, draws: object, default: float) -> None:
+    """Refuse a budget of seconds beside a number of draws, which has no use for it."""
     if draws != "auto" and budget != default:
         raise ValueError(f"budget needs draws='auto': found draws={draws}, a number; leave one of them out")
 
 
-def check_coordinate_ascent(options: Any) -> None:
-    """Check the options that map and vi share."""
-    check_settings(options)
-    if options.start is not None:
-        check_start(options.start, STARTS)
-    if options.schedule is not None:
-        check_choice(options.schedule, "schedule", SCHEDULES)
-    check_choice(options.order, "order", ("loadings", "components"))
-    if options.sweeps is not None:
-        check_count(options.sweeps, "sweeps")
-    if options.extrapolate is not None:
-        check_flag(options.extrapolate, "extrapolate")
-    check_count(options.restarts, "restarts")
-    check_choice(options.dtype, "dtype", ("float64", "float32"))
-    check_count(options.max_iter, "max_iter", minimum=0)
-    if options.tol is not None:
-        check_nonnegative(options.tol, "tol")
-    check_threads(options.threads)
+def check_varied_restarts(options: Any) -> None:
+    """Refuse several starts that would all be the same."""
     if options.restarts > 1 and not isinstance(options.start, str | None):
         raise ValueError(
             f"restarts={options.restarts} needs a start by name, such as start='random': a given start is the same "
@@ -50,25 +119,8 @@ def check_coordinate_ascent(options: Any) -> None:
         )
 
 
-def check_decomposition(options: Any) -> None:
-    """Check the options of bld."""
-    check_settings(options)
-    check_start(options.start, ("fit", "map", "vi", "random"))
-    check_count(options.restarts, "restarts")
-    check_count(options.max_iter, "max_iter", minimum=0)
-    check_nonnegative(options.tol, "tol")
-    check_threads(options.threads)
-    if options.restarts > 1 and not isinstance(options.start, str):
-        raise ValueError(
-            f"restarts={options.restarts} needs a random start: a given start is the same each time; use start='fit'"
-        )
-
-
 def check_map_algorithm(options: Any) -> None:
     """Check the algorithm of map against its other options."""
-    if options.algorithm is not None:
-        check_choice(options.algorithm, "algorithm", algorithms_of("map"))
-    check_nonnegative(options.kkt_tol, "kkt_tol")
     if options.algorithm in (None, "em"):
         return
     if options.schedule == "joint":
@@ -82,13 +134,7 @@ def check_map_algorithm(options: Any) -> None:
 
 def check_vi_algorithm(options: Any) -> None:
     """Check the algorithm of vi against its other options."""
-    if options.algorithm is not None:
-        check_choice(options.algorithm, "algorithm", algorithms_of("vi"))
     _check_batches(options)
-    if not isinstance(options.learn, tuple | list):
-        raise TypeError(f"learn must be a tuple of sides, as in learn=('loadings',): found {shown(options.learn)}")
-    if not all(isinstance(side, str) and side in ("loadings", "components") for side in options.learn):
-        raise ValueError(f"learn must contain only 'loadings' and 'components': found {shown(options.learn)}")
     if options.algorithm in (None, "coordinate"):
         return
     algorithm = ALGORITHMS[options.algorithm]
@@ -105,63 +151,13 @@ def check_vi_algorithm(options: Any) -> None:
 
 
 def _check_batches(options: Any) -> None:
-    """Check the batch size and the step sizes, which only algorithm="minibatch" has."""
+    """Refuse a batch size and step sizes, which only algorithm="minibatch" has."""
     for name in ("batch_size", "forgetting", "delay"):
         if getattr(options, name) is not None and options.algorithm != "minibatch":
             raise ValueError(
                 f"{name} needs algorithm='minibatch': algorithm={options.algorithm!r} uses all rows at once; "
                 f"leave {name} out"
             )
-    if options.batch_size is not None:
-        check_count(options.batch_size, "batch_size")
-    if options.forgetting is not None and not 0.5 < check_positive(options.forgetting, "forgetting") <= 1:
-        raise ValueError(
-            f"forgetting must be above 0.5 and at most 1, so that the steps converge: found {options.forgetting:g}; "
-            "give 0.6"
-        )
-    if options.delay is not None:
-        check_nonnegative(options.delay, "delay")
-
-
-def check_start(start: Any, words: tuple[str, ...]) -> None:
-    """Refuse a start that is not one of the words, a Start or a Fit."""
-    if isinstance(start, str):
-        check_choice(start, "start", words)
-    elif not (hasattr(start, "loadings") and hasattr(start, "components")):
-        listed = ", ".join(repr(word) for word in words)
-        raise TypeError(
-            f"start must be a bayesnmf.Start(loadings, components), a Fit or one of {listed}: found {shown(start)}"
-        )
-
-
-def check_threads(threads: Any) -> None:
-    """Refuse a number of threads that is not None or a whole number from 1 to `MOST_THREADS`."""
-    if threads is not None and check_count(threads, "threads", most=10**40) > MOST_THREADS:
-        raise ValueError(f"threads must be at most {MOST_THREADS:,}; give the number of cores, or leave threads out")
-
-
-def check_settings(options: Any) -> None:
-    """Convert NumPy numbers among the options to Python numbers, and check the class of the priors."""
-    make_plain(options)
-    if not isinstance(options.priors, Priors):
-        raise TypeError(f"priors must be bayesnmf.Priors(loadings=..., components=...): found {shown(options.priors)}")
-
-
-def check_sampler(options: Any) -> None:
-    """Check the options that gibbs and nuts share."""
-    check_settings(options)
-    check_start(options.start, ("fit", "random"))
-    check_count(options.chains, "chains")
-    check_draws(options)
-    check_count(options.warmup, "warmup", minimum=0)
-
-
-def check_draws(options: Any) -> None:
-    """Refuse a number of draws that is not a whole number or, for a sampler with a budget, "auto"."""
-    if not hasattr(options, "budget") or not isinstance(options.draws, str):
-        check_count(options.draws, "draws")
-    elif options.draws != "auto":
-        raise TypeError(f"draws must be 'auto' or a whole number of at least 1, not {shown(options.draws)}")
 
 
 def check_options_by_method(options: Any) -> None:
@@ -182,7 +178,6 @@ def check_options(options: Any, method: str, expected: type) -> None:
 
 def check_device(options: Any, method: str) -> None:
     """Check the device of a closed-form method against its other options; the fit checks that there is a GPU."""
-    check_choice(options.device, "device", ("cpu", "gpu", "gpus"))
     if options.device == "cpu":
         return
     able = [name for name in algorithms_of(method) if ALGORITHMS[name].device]

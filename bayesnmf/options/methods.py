@@ -18,8 +18,7 @@ from bayesnmf.needs import needed_for
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of, serves
 from bayesnmf.options.checks import check_options
-from bayesnmf.options.closed_form import BLD, MAP, VI
-from bayesnmf.options.sampled import NUTS, SMC, SVI, Gibbs
+from bayesnmf.options.classes import BLD, MAP, NUTS, SMC, SVI, VI, Gibbs
 from bayesnmf.priors import Priors
 from bayesnmf.priors.specification import EVEN, PARAMETER, SPARSE, Shapes, on_simplex, uniformises
 
@@ -100,66 +99,24 @@ class Method:
 
 
 _CLOSED, _PROGRAMS = "bayesnmf.fitting.closed_form:fit_closed_form", "bayesnmf.fitting.nuts_and_svi"
-_MORE_DRAWS = "raise warmup and draws"
+_MORE_STEPS, _MORE_DRAWS = "raise max_iter or tol", "raise warmup and draws"
 
 METHODS: dict[str, Method] = {
-    "map": Method(MAP, _CLOSED, "point", "log joint", "raise max_iter or tol", 5, takes_parameter=True),
-    "vi": Method(
-        VI,
-        _CLOSED,
-        "mean field",
-        "elbo_augmented",
-        "raise max_iter or tol",
-        3,
-        takes_parameter=True,
-        needs=("mean_field", "draws"),
-    ),
-    "gibbs": Method(
-        Gibbs,
-        "bayesnmf.fitting.until_mixed:run_gibbs",
-        "draws",
-        "log joint",
-        _MORE_DRAWS,
-        1,
-        whole_counts=True,
-        needs=("draws",),
-    ),
+    "map": Method(MAP, _CLOSED, "point", "log joint", _MORE_STEPS, 5, takes_parameter=True),
+    "vi": Method(VI, _CLOSED, "mean field", "elbo_augmented", _MORE_STEPS, 3, takes_parameter=True,
+                 needs=("mean_field", "draws")),
+    "gibbs": Method(Gibbs, "bayesnmf.fitting.until_mixed:run_gibbs", "draws", "log joint", _MORE_DRAWS, 1,
+                    whole_counts=True, needs=("draws",)),
     "nuts": Method(NUTS, f"{_PROGRAMS}:fit_nuts", "draws", "log joint", _MORE_DRAWS, 0, needs=("program",)),
-    "smc": Method(
-        SMC,
-        "bayesnmf.fitting.smc:fit_smc",
-        "draws",
-        "log joint",
-        "raise refinement, particles or efficiency",
-        2,
-        whole_counts=True,
-        needs=("entries",),
-        resampled=True,
-        proper=True,
-    ),
-    "svi": Method(
-        SVI,
-        f"{_PROGRAMS}:fit_svi",
-        "mean field",
-        "elbo_{bound}, estimated,",
-        "raise max_iter or particles, or lower learning_rate,",
-        4,
-        estimated=True,
-        takes_parameter=True,
-        needs=("program",),
-    ),
-    "bld": Method(
-        BLD,
-        "bayesnmf.fitting.decomposition:fit_decomposition",
-        "point",
-        "log p(S)",
-        "raise max_iter or tol",
-        6,
-        models=("dirichlet_gamma",),
-        needs=("marginal",),
-        objective_of_rows="log joint",
-    ),
-}
+    "smc": Method(SMC, "bayesnmf.fitting.smc:fit_smc", "draws", "log joint",
+                  "raise refinement, particles or efficiency", 2, whole_counts=True, needs=("entries",),
+                  resampled=True, proper=True),
+    "svi": Method(SVI, f"{_PROGRAMS}:fit_svi", "mean field", "elbo_{bound}, estimated,",
+                  "raise max_iter or particles, or lower learning_rate,", 4, estimated=True, takes_parameter=True,
+                  needs=("program",)),
+    "bld": Method(BLD, "bayesnmf.fitting.decomposition:fit_decomposition", "point", "log p(S)", _MORE_STEPS, 6,
+                  models=("dirichlet_gamma",), needs=("marginal",), objective_of_rows="log joint"),
+}  # fmt: skip
 
 
 def options_of(method: str, given: Any) -> Any:
@@ -227,11 +184,8 @@ def resolve_options(options: Options, held: bool = True, plain: bool = False) ->
     """
     if not isinstance(options, MAP | VI):
         return options
-    best = (
-        _best_algorithm(options)
-        if held and not plain
-        else algorithms_of("map" if isinstance(options, MAP) else "vi")[0]
-    )
+    first = algorithms_of("map" if isinstance(options, MAP) else "vi")[0]
+    best = _best_algorithm(options) if held and not plain else first
     chosen: dict[str, Any] = {"algorithm": options.algorithm or best}
     algorithm = ALGORITHMS[chosen["algorithm"]]
     if options.start is None:
@@ -297,8 +251,7 @@ def regression_fault(loadings: Any, components: Any) -> str:
     if on_simplex(components) and not loadings.flat_in_shares:
         return (
             "a flat prior of the loadings if components are on the simplex, bayesnmf.Gamma(1, rate) with one rate "
-            "for all "
-            "components or concentration 1, since it moves the scale of a component between the sides; give Gamma "
-            "components, or use algorithm='em'"
+            "for all components or concentration 1, since it moves the scale of a component between the sides; give "
+            "Gamma components, or use algorithm='em'"
         )
     return ""

@@ -356,7 +356,7 @@ def test_options_are_checked():
         ({"tol": -1.0}, "tol must be at least 0"),
         ({"threads": 0}, "threads must be at least 1"),
         ({"start": "svd"}, "start must be one of 'fit', 'map', 'vi', 'random'"),
-        ({"start": Start(*multipliers(0, 4, 3)), "restarts": 2}, "restarts=2 needs a random start"),
+        ({"start": Start(*multipliers(0, 4, 3)), "restarts": 2}, "restarts=2 needs a start by name"),
     ):
         with pytest.raises(ValueError, match=f"^{rule}"):
             BLD(**settings)

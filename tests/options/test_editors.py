@@ -15,6 +15,8 @@ from bayesnmf import types
 from bayesnmf.groups import GROUPS
 from bayesnmf.noise.words import NOISES
 from bayesnmf.options import METHODS
+from bayesnmf.options.algorithms import algorithms_of
+from bayesnmf.options.checks import types_of
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.studies.selection.result import BUILT_IN
 
@@ -44,6 +46,12 @@ def test_an_editor_completes_what_a_call_returns(call, offered):
 )  # fmt: skip
 def test_an_editor_offers_every_word_that_there_is(words, known):
     assert sorted(get_args(words)) == sorted(known)
+
+
+@pytest.mark.parametrize("method", ["map", "vi", "gibbs"])
+def test_the_type_of_an_option_has_every_algorithm(method):
+    literal, _ = types_of(METHODS[method].options)["algorithm"]
+    assert get_args(literal) == algorithms_of(method)
 
 
 def test_an_interactive_session_completes_names_in_groups():
