@@ -436,17 +436,17 @@ def read_arguments(options: Namespace) -> Namespace:
     """
     every = [each for arguments in ARGUMENTS.values() for each in arguments]
     taken = [each for each in every if options.command in each.commands.split()]
-    given = Namespace(**{each.key: None for each in every}, outputs={})
+    args = Namespace(**{each.key: None for each in every}, outputs={})
     for each in taken:
         text = getattr(options, each.key)
-        setattr(given, each.key, text if text is None else each.read(text, each.name))
-    named = [getattr(given, each.key) for each in taken if each.source]
+        setattr(args, each.key, text if text is None else each.read(text, each.name))
+    named = [getattr(args, each.key) for each in taken if each.source]
     paths = [path for each in named if each for path in ([each] if isinstance(each, str) else each.values())]
     sources = {Path(path).resolve() for path in paths}
     for each in taken:
-        if each.suffixes and getattr(given, each.key) is not None:
-            given.outputs[each.name] = _check_output(each, getattr(given, each.key), given.outputs, sources)
-    return given
+        if each.suffixes and getattr(args, each.key) is not None:
+            args.outputs[each.name] = _check_output(each, getattr(args, each.key), args.outputs, sources)
+    return args
 
 
 def _check_output(argument: Argument, text: str, others: Mapping[str, Path], sources: set[Path]) -> Path:
@@ -456,7 +456,7 @@ def _check_output(argument: Argument, text: str, others: Mapping[str, Path], sou
         raise ValueError(f"{name} must end in one of {', '.join(suffixes)}: found {text}; change the file name")
     if path.suffix.lower() != ".zarr":
         check_file_to_write(path, name)
-    if name == "--plot" or suffixes == PAGE_SUFFIXES:
+    if name == "--plot":
         check_plots_can_be_drawn()
     if path in others.values():
         raise ValueError(f"{name} must be a file of its own: found {text} twice; change one of the names")
@@ -468,62 +468,62 @@ def _check_output(argument: Argument, text: str, others: Mapping[str, Path], sou
 # --- how arguments go together ------------------------------------------------------------------------
 
 
-def noise_of(given: Namespace) -> Any:
+def noise_of(args: Namespace) -> Any:
     """Return the noise, with its dispersion if that is given, or the word of each of several matrices."""
-    if given.dispersion is None:
-        return given.noise
-    if not isinstance(given.noise, str):
+    if args.dispersion is None:
+        return args.noise
+    if not isinstance(args.noise, str):
         raise ValueError("--dispersion must be that of one --noise: found several by name; leave it out")
     from bayesnmf.noise.abilities import Dispersed
     from bayesnmf.noise.words import NOISES
 
-    noise = NOISES[given.noise]
+    noise = NOISES[args.noise]
     if not isinstance(noise, Dispersed):
-        raise ValueError(f"--dispersion needs --noise nb1 or nb2: found --noise {given.noise}; leave it out")
-    return noise.with_dispersion(given.dispersion)
+        raise ValueError(f"--dispersion needs --noise nb1 or nb2: found --noise {args.noise}; leave it out")
+    return noise.with_dispersion(args.dispersion)
 
 
-def noise_to_draw(given: Namespace) -> Any:
+def noise_to_draw(args: Namespace) -> Any:
     """Return the noise that counts are drawn with, whose dispersion must be given."""
-    if given.noise != "poisson" and given.dispersion is None:
-        raise ValueError(f"--noise {given.noise} needs --dispersion, a number of at least 0, such as --dispersion 0.5")
-    return noise_of(given)
+    if args.noise != "poisson" and args.dispersion is None:
+        raise ValueError(f"--noise {args.noise} needs --dispersion, a number of at least 0, such as --dispersion 0.5")
+    return noise_of(args)
 
 
-def priors_of(given: Namespace) -> Any:
+def priors_of(args: Namespace) -> Any:
     """Return the priors of both sides."""
     from bayesnmf.priors import Priors
 
-    sides = {"loadings": given.prior_loadings, "components": given.prior_components}
+    sides = {"loadings": args.prior_loadings, "components": args.prior_components}
     return Priors(**{side: each for side, each in sides.items() if each is not None})
 
 
-def options_of(given: Namespace, method: str) -> Any:
+def options_of(args: Namespace, method: str) -> Any:
     """Return the options of the method from priors, restarts, start and other settings."""
     from bayesnmf.options import METHODS as RECORDS
 
     kind = RECORDS[method].options
-    settings = {"priors": priors_of(given), **read_settings(given.set or (), kind)}
+    settings = {"priors": priors_of(args), **read_settings(args.set or (), kind)}
     for name in ("restarts", "start"):
-        value = getattr(given, name)
+        value = getattr(args, name)
         if value is not None and name not in {each.name for each in fields(kind)}:
             raise ValueError(
                 f"--{name} is no option of bayesnmf.{kind.__name__}; leave it out, or choose another --method"
             )
         if value is not None:
             settings[name] = value
-    if Path(str(given.start)).suffix.lower() in FIT_SUFFIXES:
+    if Path(str(args.start)).suffix.lower() in FIT_SUFFIXES:
         from bayesnmf.fitting.loading import load_fit
 
-        settings["start"] = load_fit(given.start)
+        settings["start"] = load_fit(args.start)
     return kind(**settings)
 
 
-def read_settings(given: Sequence[str], kind: type[Any]) -> dict[str, Any]:
+def read_settings(texts: Sequence[str], kind: type[Any]) -> dict[str, Any]:
     """Return the options of a method that are given as NAME=VALUE; values are read as in Python, else as words."""
     names = [each.name for each in fields(kind) if each.name not in OWN_ARGUMENTS]
     found = {}
-    for text in given:
+    for text in texts:
         name, equals, value = (each.strip() for each in text.partition("="))
         if name in OWN_ARGUMENTS:
             raise ValueError(f"--set cannot give {name}; use {OWN_ARGUMENTS[name]}")
@@ -539,20 +539,20 @@ def read_settings(given: Sequence[str], kind: type[Any]) -> dict[str, Any]:
     return found
 
 
-def check_fit_arguments(given: Namespace) -> None:
+def check_fit_arguments(args: Namespace) -> None:
     """Refuse arguments of `bayesnmf fit` that need others: one file, or covariates."""
-    table = given.missing not in (None, "nan", "zeros")
-    for name, asked in (("--anndata", given.anndata), ("--missing with a table", table)):
-        if asked and not isinstance(given.file, str):
+    table = args.missing not in (None, "nan", "zeros")
+    for name, asked in (("--anndata", args.anndata), ("--missing with a table", table)):
+        if asked and not isinstance(args.file, str):
             raise ValueError(
-                f"{name} needs one FILE: found {len(given.file)} by name; leave it out, or ask for it in Python"
+                f"{name} needs one FILE: found {len(args.file)} by name; leave it out, or ask for it in Python"
             )
-    if given.effects and given.formula is None and given.covariates is None:
+    if args.effects and args.formula is None and args.covariates is None:
         raise ValueError("--effects needs covariates: give --formula and --covariates, or --covariates of numbers")
-    check_markers_of_rank(given, given.rank)
+    check_markers_of_rank(args, args.rank)
 
 
-def check_markers_of_rank(given: Namespace, rank: int | None) -> None:
+def check_markers_of_rank(args: Namespace, rank: int | None) -> None:
     """Refuse markers of a single component; the rank is None if it is not known yet."""
-    if given.markers and rank is not None and rank < 2:
+    if args.markers and rank is not None and rank < 2:
         raise ValueError("--markers needs at least two components to compare: raise --rank, or leave --markers out")

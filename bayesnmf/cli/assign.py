@@ -17,21 +17,21 @@ EXAMPLES = """  bayesnmf assign tumours.SBS96.all COSMIC_v3.4_SBS_GRCh38.txt --n
   bayesnmf assign counts.csv known.csv --draws 400 --warmup 200 --json --quiet"""
 
 
-def run(given: Namespace) -> int:
+def run(args: Namespace) -> int:
     """Read, sample, write and print."""
-    noise = noise_of(given)
+    noise = noise_of(args)
 
     from bayesnmf.assessment.assignment import assign
     from bayesnmf.cli.reading import how_to_run, read_counts_of, read_entries
     from bayesnmf.cli.writing import about_counts, finish, records_of, save_plot, write_table
 
-    counts, _ = read_counts_of(given)
-    settings = {name: getattr(given, name) for name in ("extra", "drift", "chains", "draws", "warmup", "interval")}
-    found = assign(counts, given.catalogue, noise=noise, missing=read_entries(given), **settings, **how_to_run(given))
-    table = found.table(given.least)
+    counts, _ = read_counts_of(args)
+    settings = {name: getattr(args, name) for name in ("extra", "drift", "chains", "draws", "warmup", "interval")}
+    found = assign(counts, args.catalogue, noise=noise, missing=read_entries(args), **settings, **how_to_run(args))
+    table = found.table(args.least)
     about = {"counts": about_counts(counts), "components": len(found.components), "noise": found.noise,
              "dispersion": found.dispersion.mean(), "table": records_of(table), "cautions": found.cautions}  # fmt: skip
-    return finish(given, found, about, {
+    return finish(args, found, about, {
         "--out": lambda path: write_table(table, path, index=False),
         "--save": found.save,
         "--plot": lambda path: save_plot("presence", found, path),

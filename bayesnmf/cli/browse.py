@@ -13,13 +13,15 @@ EXAMPLES = """  bayesnmf browse fit.nc
   bayesnmf browse topics.nc --texts abstracts.csv --title "Abstracts since 1990" --out topics.html"""
 
 
-def run(given: Namespace) -> int:
+def run(args: Namespace) -> int:
     """Read the fit, write the page and print."""
     from bayesnmf import browse
     from bayesnmf.cli.reading import read_column, read_fit
     from bayesnmf.cli.writing import SUCCESS, about_fit, tell
+    from bayesnmf.places import check_plots_can_be_drawn
 
-    fit = read_fit(given)
-    browse(fit, given.out, texts=read_column(given.texts, "--texts"), title=given.title)
-    tell(repr(fit), about_fit(fit), given.outputs, given.json)
+    check_plots_can_be_drawn()
+    fit = read_fit(args)
+    browse(fit, args.out, texts=read_column(args.texts, "--texts"), title=args.title)
+    tell(repr(fit), about_fit(fit), args.outputs, args.json)
     return SUCCESS

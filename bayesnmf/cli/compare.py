@@ -18,39 +18,39 @@ EXAMPLES = f"""  bayesnmf compare
 {WHICH}"""
 
 
-def run(given: Namespace) -> int:
+def run(args: Namespace) -> int:
     """Read counts, compare methods, and print and write the results."""
     from bayesnmf.cli.reading import how_to_run, read_counts_of
     from bayesnmf.cli.writing import INTERRUPTED, SUCCESS, about_counts, attempt, records_of, tell
     from bayesnmf.needs import needed_for
     from bayesnmf.places import check_folder, check_plots_can_be_drawn
 
-    counts, image_shape = read_counts_of(given)
+    counts, image_shape = read_counts_of(args)
 
     from bayesnmf.studies.comparison.report import TREE, file_names, write
     from bayesnmf.studies.comparison.running import Settings, compare
 
-    out = check_folder(given.out, "--out", file_names())
+    out = check_folder(args.out, "--out", file_names())
     check_plots_can_be_drawn()
     with needed_for(TREE):
         import xarray  # noqa: F401  now, not after all fits
 
-    result = compare(counts, given.model, given.rank, given.methods, seeds=given.seeds, out=out,
-                     settings=Settings(draws=given.draws), **how_to_run(given))  # fmt: skip
+    result = compare(counts, args.model, args.rank, args.methods, seeds=args.seeds, out=out,
+                     settings=Settings(draws=args.draws), **how_to_run(args))  # fmt: skip
 
     def write_all() -> list[Any]:
         written = write(result, out, image_shape)
-        if given.html:
+        if args.html:
             from bayesnmf.pages.report import report
 
-            report(result, given.html, image_shape=image_shape)
-        return [*written, *given.outputs.values()]
+            report(result, args.html, image_shape=image_shape)
+        return [*written, *args.outputs.values()]
 
     # Written before printing, which a closed pipe may end; if writing fails, all results are printed.
     written, failure = attempt(write_all)
     about = {"counts": about_counts(counts), "methods": records_of(result.table), "cautions": result.cautions}
-    shown = result.details() if given.verbose or failure is not None else repr(result)
-    tell(shown, about, {path.name: path for path in written or []}, given.json)
+    shown = result.details() if args.verbose or failure is not None else repr(result)
+    tell(shown, about, {path.name: path for path in written or []}, args.json)
     if failure is not None:
         raise failure
     return INTERRUPTED if result.interrupted else SUCCESS

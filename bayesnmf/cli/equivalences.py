@@ -13,24 +13,24 @@ EXAMPLES = """  bayesnmf equivalences
   bayesnmf equivalences counts.csv --rank 3 --csv identities.csv"""
 
 
-def run(given: Namespace) -> int:
+def run(args: Namespace) -> int:
     """Read counts, check the identities, and print and write the results."""
     from bayesnmf import equivalences
     from bayesnmf.cli import writing
     from bayesnmf.cli.reading import read_counts_of
     from bayesnmf.text import WIDTH
 
-    counts, _ = read_counts_of(given)
-    found = equivalences(counts, given.rank, iterations=given.iterations, seed=given.seed, progress=not given.quiet)
+    counts, _ = read_counts_of(args)
+    found = equivalences(counts, args.rank, iterations=args.iterations, seed=args.seed, progress=not args.quiet)
     # Written before printing, which a closed pipe may end; results are printed even if writing fails.
-    _, failure = (None, None) if given.csv is None else writing.attempt(lambda: found.save(given.csv))
-    if given.json:
+    _, failure = (None, None) if args.csv is None else writing.attempt(lambda: found.save(args.csv))
+    if args.json:
         about = {
             "counts": writing.about_counts(counts),
             "hold": found.hold,
             "statements": writing.records_of(found.table),
         }
-        writing.tell("", about, given.outputs if failure is None else {}, as_json=True)
+        writing.tell("", about, args.outputs if failure is None else {}, as_json=True)
     else:
         console = writing.console_of()
         (console if console.is_terminal else writing.console_of(WIDTH)).print(found)

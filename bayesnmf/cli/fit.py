@@ -27,10 +27,10 @@ EXAMPLES = f"""  bayesnmf fit counts.csv --rank 5
 {WHICH}"""
 
 
-def run(given: Namespace) -> int:
+def run(args: Namespace) -> int:
     """Fit, write and print."""
-    check_fit_arguments(given)
-    options, noise = options_of(given, given.method), noise_of(given)
+    check_fit_arguments(args)
+    options, noise = options_of(args, args.method), noise_of(args)
 
     from bayesnmf.assessment.markers import markers
     from bayesnmf.cli.reading import how_to_run, read_around, read_counts_of, read_entries
@@ -40,33 +40,33 @@ def run(given: Namespace) -> int:
     from bayesnmf.inference.status import INTERRUPTED as STOPPED
     from bayesnmf.results.thinning import components_table, loadings_table
 
-    counts, _ = read_counts_of(given)
-    rank, known = rank_and_known(given.rank, given.fixed_components)
-    check_markers_of_rank(given, rank)
-    found = fit(counts, given.model, given.rank if known is None else rank, given.method, options=options, noise=noise,
-                weights=given.weights, fixed_components=known, missing=read_entries(given), **read_around(given),
-                **how_to_run(given))  # fmt: skip
+    counts, _ = read_counts_of(args)
+    rank, known = rank_and_known(args.rank, args.fixed_components)
+    check_markers_of_rank(args, rank)
+    found = fit(counts, args.model, args.rank if known is None else rank, args.method, options=options, noise=noise,
+                weights=args.weights, fixed_components=known, missing=read_entries(args), **read_around(args),
+                **how_to_run(args))  # fmt: skip
     writers: dict[str, Callable[[Path], Any]] = {
         "--out": found.save,
         "--loadings": lambda path: write_table(loadings_table(found), path),
         "--components": lambda path: write_table(components_table(found), path),
         "--markers": lambda path: write_table(markers(found, seed=found.seed), path, index=False),
         "--effects": lambda path: write_table(found.effects().reset_index(), path, index=False),
-        "--anndata": lambda path: write_annotated(found, path, given),
+        "--anndata": lambda path: write_annotated(found, path, args),
     }
-    code = finish(given, found, about_fit(found), writers, f"{found!r}\n\n{leading(found)}")
+    code = finish(args, found, about_fit(found), writers, f"{found!r}\n\n{leading(found)}")
     return INTERRUPTED if found.status.reason == STOPPED else code
 
 
-def write_annotated(found: Any, path: Path, given: Namespace) -> None:
+def write_annotated(found: Any, path: Path, args: Namespace) -> None:
     """Write the AnnData file that was read, or a new one, with the fit."""
     from bayesnmf.writing import replacing
 
     read = None
-    if str(given.file).lower().endswith(".h5ad") and not given.transpose:
+    if str(args.file).lower().endswith(".h5ad") and not args.transpose:
         from anndata import read_h5ad
 
-        read = read_h5ad(given.file)
+        read = read_h5ad(args.file)
     with replacing(path) as temporary, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of pandas, when anndata asks for an option
         found.to_anndata(read).write_h5ad(temporary)

@@ -9,80 +9,80 @@ from typing import Any
 DEFAULT_ROWS = 334
 
 
-def read_counts_of(given: Namespace) -> tuple[Any, tuple[int, int] | None]:
+def read_counts_of(args: Namespace) -> tuple[Any, tuple[int, int] | None]:
     """Return the counts of FILE, or of several by name, and the shape of images if they are the digits."""
-    if given.file is None:
+    if args.file is None:
         from bayesnmf.checks import check_has_file
         from bayesnmf.datasets import DIGITS_IMAGE, digits
 
-        check_has_file(given.transpose)
+        check_has_file(args.transpose)
         return digits().rows(slice(DEFAULT_ROWS)), DIGITS_IMAGE
     from bayesnmf.data.reading import read_counts
 
-    how: Any = {name: getattr(given, name) for name in ("layer", "feature_labels", "layout")}
-    how["missing"] = "nan" if given.missing == "nan" else None
-    if isinstance(given.file, dict):
-        return {name: read_counts(file, given.transpose, **how) for name, file in given.file.items()}, None
-    return read_counts(given.file, given.transpose, **how), None
+    how: Any = {name: getattr(args, name) for name in ("layer", "feature_labels", "layout")}
+    how["missing"] = "nan" if args.missing == "nan" else None
+    if isinstance(args.file, dict):
+        return {name: read_counts(file, args.transpose, **how) for name, file in args.file.items()}, None
+    return read_counts(args.file, args.transpose, **how), None
 
 
-def read_entries(given: Namespace) -> Any:
+def read_entries(args: Namespace) -> Any:
     """Return the word of missing entries, or a table of booleans by name that is True at them.
 
     None if those of NaN have been found when the counts were read.
     """
-    if given.missing in (None, "nan", "zeros"):
-        return None if given.missing == "nan" else given.missing
+    if args.missing in (None, "nan", "zeros"):
+        return None if args.missing == "nan" else args.missing
     import pandas as pd
 
     from bayesnmf.data.reading import read_counts
 
-    entries = read_counts(given.missing, given.transpose)
+    entries = read_counts(args.missing, args.transpose)
     return pd.DataFrame(entries.matrix.toarray() > 0, entries.row_names, entries.feature_names)
 
 
-def read_around(given: Namespace) -> dict[str, Any]:
+def read_around(args: Namespace) -> dict[str, Any]:
     """Return what stands around the counts, as arguments of a fit: exposures, seeds, covariates and batches."""
-    found = {"seeds": given.seeds, "formula": given.formula, "batch": read_batch(given)}
-    return {**found, **read_exposures(given), "covariates": read_covariates(given, given.formula is not None)}
+    found = {"seeds": args.seeds, "formula": args.formula, "batch": read_batch(args)}
+    return {**found, **read_exposures(args), "covariates": read_covariates(args, args.formula is not None)}
 
 
-def how_to_run(given: Namespace) -> dict[str, Any]:
+def how_to_run(args: Namespace) -> dict[str, Any]:
     """Return the seed, the folder that keeps the work, and whether progress is shown, as arguments of a function."""
-    return {"seed": given.seed, "checkpoint": given.checkpoint, "progress": not given.quiet}
+    return {"seed": args.seed, "checkpoint": args.checkpoint, "progress": not args.quiet}
 
 
-def read_exposures(given: Namespace) -> dict[str, Any]:
+def read_exposures(args: Namespace) -> dict[str, Any]:
     """Return the exposures that are given, each a Series by name, as arguments of a fit."""
-    paths = {"row_exposure": given.row_exposure, "feature_exposure": given.feature_exposure}
+    paths = {"row_exposure": args.row_exposure, "feature_exposure": args.feature_exposure}
     return {name: read_column(path, f"--{name.replace('_', '-')}") for name, path in paths.items() if path is not None}
 
 
-def read_covariates(given: Namespace, needed: bool) -> Any:
+def read_covariates(args: Namespace, needed: bool) -> Any:
     """Return the table of covariates by name, or, if they are needed, that of the rows of an AnnData file."""
-    if given.covariates is not None:
-        table = _table(given.covariates)
+    if args.covariates is not None:
+        table = _table(args.covariates)
         return table.set_index(table.columns[0])
-    if not needed or not str(given.file).lower().endswith(".h5ad"):
+    if not needed or not str(args.file).lower().endswith(".h5ad"):
         return None
     from anndata import read_h5ad
 
-    return read_h5ad(given.file, backed="r").obs
+    return read_h5ad(args.file, backed="r").obs
 
 
-def read_batch(given: Namespace) -> Any:
+def read_batch(args: Namespace) -> Any:
     """Return the batches of samples by name: a column of the obs of the .h5ad FILE, or that of a table."""
-    if given.batch is None or Path(given.batch).suffix:
-        return given.batch and read_column(given.batch, "--batch").to_dict()
-    if not str(given.file).lower().endswith(".h5ad"):
+    if args.batch is None or Path(args.batch).suffix:
+        return args.batch and read_column(args.batch, "--batch").to_dict()
+    if not str(args.file).lower().endswith(".h5ad"):
         raise ValueError(
-            f"--batch must be a table, .csv or .tsv, unless FILE is an .h5ad file with obs: found {given.file}"
+            f"--batch must be a table, .csv or .tsv, unless FILE is an .h5ad file with obs: found {args.file}"
         )
     from anndata import read_h5ad
 
     from bayesnmf.data.batches import column_of
 
-    return column_of(given.batch, read_h5ad(given.file, backed="r")).to_dict()
+    return column_of(args.batch, read_h5ad(args.file, backed="r")).to_dict()
 
 
 def read_column(path: str | None, name: str) -> Any:
@@ -111,9 +111,9 @@ def _table(path: str) -> Any:
     return pd.read_csv(path, sep=separator, dtype={0: str})
 
 
-def read_fit(given: Namespace) -> Any:
+def read_fit(args: Namespace) -> Any:
     """Return the fit in the file FIT, whose components a table may name."""
     from bayesnmf.fitting.loading import load_fit
 
-    fit = load_fit(given.fit)
-    return fit if given.names is None else fit.rename(read_column(given.names, "--names").to_dict())
+    fit = load_fit(args.fit)
+    return fit if args.names is None else fit.rename(read_column(args.names, "--names").to_dict())

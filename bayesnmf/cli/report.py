@@ -17,17 +17,19 @@ EXAMPLES = """  bayesnmf report fit.nc
   bayesnmf report fit.nc --catalogue COSMIC_v3.4_SBS_GRCh38.txt"""
 
 
-def run(given: Namespace) -> int:
+def run(args: Namespace) -> int:
     """Read the fit, write the page and print."""
     from bayesnmf import report
     from bayesnmf.assessment.matching import match
     from bayesnmf.cli.reading import read_column, read_fit
     from bayesnmf.cli.writing import SUCCESS, about_fit, tell
+    from bayesnmf.places import check_plots_can_be_drawn
 
-    fit = read_fit(given)
-    groups = read_column(given.groups, "--groups")
-    known = None if given.catalogue is None else match(fit, given.catalogue, least=LEAST_COSINE)
-    report(fit, given.out, groups=groups, known=known, title=given.title, image_shape=given.image_shape,
-           progress=not given.quiet)  # fmt: skip
-    tell(repr(fit), about_fit(fit), given.outputs, given.json)
+    check_plots_can_be_drawn()
+    fit = read_fit(args)
+    groups = read_column(args.groups, "--groups")
+    known = None if args.catalogue is None else match(fit, args.catalogue, least=LEAST_COSINE)
+    report(fit, args.out, groups=groups, known=known, title=args.title, image_shape=args.image_shape,
+           progress=not args.quiet)  # fmt: skip
+    tell(repr(fit), about_fit(fit), args.outputs, args.json)
     return SUCCESS

@@ -14,19 +14,19 @@ EXAMPLES = """  bayesnmf simulate --rows 200 --features 50 --rank 4 --out counts
   bayesnmf simulate --model dirichlet_poisson --totals 500 --prior-components 'Dirichlet(0.1)' --out counts.npz"""
 
 
-def run(given: Namespace) -> int:
+def run(args: Namespace) -> int:
     """Simulate, write and print."""
-    noise, priors = noise_to_draw(given), priors_of(given)
+    noise, priors = noise_to_draw(args), priors_of(args)
 
     import pandas as pd
 
     from bayesnmf.cli.writing import about_counts, finish, write_table
     from bayesnmf.data.simulation import simulate
 
-    size = given.rows, given.features
-    drawn = simulate(given.model, size, given.rank, priors=priors, noise=noise, totals=given.totals, seed=given.seed)
-    rows = pd.Index([f"row {i}" for i in range(given.rows)], name="row")
-    features = pd.Index([f"feature {j}" for j in range(given.features)], name="feature")
+    size = args.rows, args.features
+    drawn = simulate(args.model, size, args.rank, priors=priors, noise=noise, totals=args.totals, seed=args.seed)
+    rows = pd.Index([f"row {i}" for i in range(args.rows)], name="row")
+    features = pd.Index([f"feature {j}" for j in range(args.features)], name="feature")
     titles = [f"component {k}" for k in range(drawn.rank)]
     loadings = drawn.loadings if drawn.scale is None else drawn.loadings * drawn.scale[:, None]
 
@@ -37,8 +37,8 @@ def run(given: Namespace) -> int:
             whole = drawn.counts.matrix.toarray().astype(int)
             write_table(pd.DataFrame(whole, rows, [*features]), path)
 
-    about = {"model": drawn.model, "rank": given.rank, "seed": given.seed, "counts": about_counts(drawn.counts)}
-    return finish(given, drawn, about, {
+    about = {"model": drawn.model, "rank": args.rank, "seed": args.seed, "counts": about_counts(drawn.counts)}
+    return finish(args, drawn, about, {
         "--out": write_counts,
         "--loadings": lambda path: write_table(pd.DataFrame(loadings, rows, titles), path),
         "--components": lambda path: write_table(pd.DataFrame(drawn.components.T, features, titles), path),

@@ -16,7 +16,7 @@ EXAMPLES = """  bayesnmf transform fit.nc new_samples.csv --out exposures.csv
   bayesnmf transform fit.nc new_samples.h5ad --layer counts --out projected.nc"""
 
 
-def run(given: Namespace) -> int:
+def run(args: Namespace) -> int:
     """Read, project, write and print."""
     from bayesnmf.cli.reading import read_batch, read_counts_of, read_covariates, read_exposures
     from bayesnmf.cli.writing import about_fit, finish, write_table
@@ -24,12 +24,10 @@ def run(given: Namespace) -> int:
     from bayesnmf.fitting.loading import load_fit
     from bayesnmf.results.thinning import loadings_table
 
-    fit = load_fit(given.fit)
-    counts, _ = read_counts_of(given)
-    covariates = read_covariates(given, fit.priors.loadings.has_effects)  # type: ignore[union-attr]
-    found = fit.project(
-        counts, **read_exposures(given), covariates=covariates, batch=read_batch(given), seed=given.seed
-    )
+    fit = load_fit(args.fit)
+    counts, _ = read_counts_of(args)
+    covariates = read_covariates(args, fit.priors.loadings.has_effects)  # type: ignore[union-attr]
+    found = fit.project(counts, **read_exposures(args), covariates=covariates, batch=read_batch(args), seed=args.seed)
     warn_of_empty_rows(found.counts)
 
     def write(path: Path) -> None:
@@ -38,4 +36,4 @@ def run(given: Namespace) -> int:
         else:
             write_table(loadings_table(found), path)
 
-    return finish(given, found, about_fit(found), {"--out": write})
+    return finish(args, found, about_fit(found), {"--out": write})

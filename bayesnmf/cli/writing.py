@@ -77,7 +77,7 @@ def tell(shown: str, about: Mapping[str, Any], written: Mapping[str, Path], as_j
 
 
 def finish(
-    given: Namespace,
+    args: Namespace,
     found: Any,
     about: Mapping[str, Any],
     writers: Mapping[str, Callable[[Path], Any]],
@@ -89,11 +89,11 @@ def finish(
     """
 
     def write() -> None:
-        for name, path in given.outputs.items():
+        for name, path in args.outputs.items():
             writers[name](path)
 
     _, failure = attempt(write)
-    tell(repr(found) if shown is None else shown, about, {} if failure else given.outputs, given.json)
+    tell(repr(found) if shown is None else shown, about, {} if failure else args.outputs, args.json)
     if failure is not None:
         raise failure
     return INTERRUPTED if getattr(found, "interrupted", False) else SUCCESS
