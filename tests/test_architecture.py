@@ -179,8 +179,9 @@ def test_user_errors_are_raised_by_checks() -> None:
 
     Rooms of one file check by themselves, and so do objects that say themselves what they take.
     """
-    allowed = {"cli/arguments", "cli/reading",
-               "data/annotated", "data/batches", "data/conversion", "data/labels", "data/layouts", "data/long_tables",
+    allowed = {"cli/arguments", "cli/reading", 
+               "data/annotated", "data/batches", "data/conversion", "data/covariates/formulas",
+               "data/covariates/reading", "data/labels", "data/layouts", "data/long_tables",
                "data/matrix_market", "data/joining", "data/naming", "data/real", "data/reading", "data/several",
                "data/sidecars", "data/sparse", "data/tables", "data/tenx", "data/texts",
                "results/annotation", "results/storage",

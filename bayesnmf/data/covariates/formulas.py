@@ -11,19 +11,49 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from math import prod
+from typing import NoReturn
 
-from bayesnmf.data.covariates.checks import (
-    check_formula_ends,
-    check_number_of_terms,
-    check_one_kind,
-    check_terms,
-    check_with_itself,
-    refuse_in_formula,
-)
+from bayesnmf.checks import shown
 
 NAME = r"[^\W\d][\w.]*"
 TOKEN = re.compile(rf"\s*(?:(?P<quoted>`[^`]+`)|(?P<name>{NAME})|(?P<sign>\*\*|%[^%\s]*%|[\d.]+|\S))")
 DEEPEST = 50  # parentheses within parentheses
+MOST_TERMS = 1000
+MOST_NAMED = 6  # columns that a cure names
+RULE = "formula must have names, +, :, * and C(name) alone"
+NAMES = "formula must name columns of covariates, as '~ age + treatment'"
+OF_COLUMN = (
+    "make a column of that in covariates, and name it (columns are standardised by themselves), as "
+    "covariates['age_2'] = covariates['age'] ** 2 and '~ age + age_2'"
+)
+BETWEEN = "put +, : or * between names, and names with spaces in backticks, as `my column`"
+POWER = f"x**2 and x^2 are x in formulas elsewhere; {OF_COLUMN}; write products of sums out, as '~ a + b + a:b'"
+LEFT = "with nothing left of ~ and no |: loadings are on the left; write '~ age + treatment'"
+KEPT = "keep its intercept, the size of a component: leave out 0, -1, and what is not wanted"
+IN_PLACE = {
+    "~": LEFT,
+    "|": LEFT,
+    "-": KEPT,
+    "0": KEPT,
+    "**": POWER,
+    "^": POWER,
+    "/": "for a/b write '~ a + a:b'",
+    "%": "for b %in% a write '~ a:b'",
+    ".": "name the columns, as '~ EVERY'",
+    "1": "the intercept is there by itself, and has no products; leave it out",
+    ",": BETWEEN,
+    ")": "a bracket is closed that none opens; leave it out",
+    "(": "it has too many brackets within brackets; write the terms out, as '~ a + b + a:b'",
+    "+": "a name must stand on both sides of +; leave one + out",
+    "*": "a name must stand on both sides of *; leave it out",
+    ":": "a name must stand on both sides of :; leave it out",
+    "`": "close the name with another `",
+    "C(": (
+        "C takes one name. The first level is compared with: covariates['arm'] = pd.Categorical("
+        "covariates['arm'], categories=['b', 'a']) makes it 'b'"
+    ),
+}
+SQUARE = ", or make a column of its square, covariates['{name}_2'] = covariates['{name}'] ** 2, and name that"
 Term = tuple[str, ...]
 
 
@@ -35,10 +65,13 @@ class Formula:
     ----------
     terms : list of tuple of str
     categories : set of str
+    given : bool
+        False where there is no formula, and each column of numbers is a term.
     """
 
     terms: list[Term]
-    categories: frozenset[str]
+    categories: frozenset[str] = frozenset()
+    given: bool = True
 
     @property
     def columns(self) -> list[str]:
@@ -46,9 +79,9 @@ class Formula:
         return list(dict.fromkeys(name for term in self.terms for name in term))
 
     @property
-    def text(self) -> str:
-        """The formula as text with all terms, without `C`."""
-        return "~ " + " + ".join(":".join(map(_quoted, term)) for term in self.terms)
+    def text(self) -> str | None:
+        """The formula as text with all terms, without `C`; None where there is none."""
+        return "~ " + " + ".join(":".join(map(_quoted, term)) for term in self.terms) if self.given else None
 
     def width(self, levels: Mapping[str, Sequence[str]], most: int) -> tuple[int, str]:
         """Return how many columns the design has, and the term with most of them if it has several.
@@ -76,24 +109,33 @@ class Formula:
         return all(each - {name} in known for each in known if name in each)
 
 
-def read_formula(formula: str, columns: list[str]) -> Formula:
+def read_formula(formula: str | None, columns: list[str]) -> Formula:
     """Return the terms of a formula.
 
     Parameters
     ----------
-    formula : str
+    formula : str or None
     columns : list of str
-        Columns of the covariates, of which a cure is made.
+        Columns of the covariates, which are the terms without a formula, and of which a cure is made.
 
     Raises
     ------
     ValueError
         What is no formula of names, ``+``, ``:``, ``*`` and ``C(name)``, or has no covariate.
     """
+    if formula is None:
+        return Formula([(name,) for name in columns], given=False)
     reader = _Reader(formula, columns)
     terms = [term for term in reader.whole() if term]
-    check_terms(formula, terms)
-    check_one_kind(formula, sorted(reader.categories & reader.numbers))
+    if not terms:
+        raise ValueError(f"{NAMES}: found {formula!r}, with no covariate; name one, or leave formula out")
+    if both := sorted(reader.categories & reader.numbers):
+        name = both[0]
+        raise ValueError(
+            f"formula must name a column either as {name} or as C({name}): found both in {formula!r}; for both, give "
+            f"the categories a column of their own, covariates[{name + '_category'!r}] = "
+            f"covariates[{name!r}].astype(str)"
+        )
     return Formula(terms, frozenset(reader.categories))
 
 
@@ -112,6 +154,7 @@ class _Reader:
         self.numbers: set[str] = set()
 
     def whole(self) -> list[Term]:
+        """Return all terms; refuse what follows them."""
         if self.next == "~":
             self.place += 1
         found = self.sum() if self.next else []
@@ -124,61 +167,97 @@ class _Reader:
         """The next token; empty at the end."""
         return self.tokens[self.place].group().strip() if self.place < len(self.tokens) else ""
 
-    def refuse(self, found: str) -> None:
-        refuse_in_formula(self.formula, found, self.columns)
+    def refuse(self, found: str) -> NoReturn:
+        """Refuse what formulas have elsewhere and not here, with what to write in its place."""
+        if found.startswith("Q(") or re.fullmatch(rf"`.+`|{NAME}", found):
+            cure = BETWEEN
+        else:
+            known = (found, "%" if found.startswith("%") else "", "C(" if found.startswith("C(") else "")
+            cure = next((IN_PLACE[each] for each in known if each in IN_PLACE), OF_COLUMN)
+        every = " + ".join(name if name.isidentifier() else f"`{name}`" for name in self.columns[:MOST_NAMED])
+        raise ValueError(f"{RULE}: found {shown(found)} in {shown(self.formula)}; {cure.replace('EVERY', every)}")
+
+    def refuse_twice(self, names: list[str], sign: str) -> None:
+        """Refuse a term beside itself, and the product of a column with itself, which is no square."""
+        if names:
+            name = names[0]
+            cure = f"name it once{'' if sign == '+' else SQUARE.format(name=name)}"
+            raise ValueError(
+                f"formula must have each name once in a term: found {name!r} {sign} {name!r} in {self.formula!r}; "
+                f"{cure}"
+            )
+
+    def refuse_many(self, number: int) -> None:
+        """Refuse products with more terms than anybody would read."""
+        if number > MOST_TERMS:
+            raise ValueError(
+                f"formula must have at most {MOST_TERMS:,} terms: found more in {shown(self.formula)}; write the "
+                "products that are wanted, as '~ a + b + a:b'"
+            )
+
+    def refuse_end(self) -> None:
+        """Refuse a formula that ends where a name, or a bracket, should follow."""
+        if not self.next:
+            raise ValueError(
+                f"{NAMES}: found {self.formula!r}, which ends before its last name or bracket; complete it"
+            )
 
     def sum(self) -> list[Term]:
         """Return the terms of a sum; refuse a term that is added twice."""
         parts = list(self.separated("+", self.star))
         single = [frozenset(part[0]) for part in parts if len(part) == 1]
         twice = [":".join(part[0]) for part in parts if len(part) == 1 and single.count(frozenset(part[0])) > 1]
-        check_with_itself(self.formula, twice[:1], "+")
+        self.refuse_twice(twice, "+")
         return self.united(term for part in parts for term in part)
 
     def star(self) -> list[Term]:
         """Return the terms of factors, their products, and so on."""
-        found: list[Term] = []
-        for place, part in enumerate(self.separated("*", self.interaction)):
-            found = self.united([*found, *part, *self.products(found, part, "*")]) if place else part
-        return found
+        return self.multiplied("*", self.interaction, beside=True)
 
     def interaction(self) -> list[Term]:
         """Return the products of factors alone."""
-        found: list[Term] = []
-        for place, part in enumerate(self.separated(":", self.factor)):
-            found = self.united(self.products(found, part, ":")) if place else part
-        return found
+        return self.multiplied(":", self.factor)
 
     def separated(self, sign: str, read: Callable[[], list[Term]]) -> Iterator[list[Term]]:
+        """Yield what is read between signs."""
         yield read()
         while self.next == sign:
             self.place += 1
             yield read()
 
+    def multiplied(self, sign: str, read: Callable[[], list[Term]], beside: bool = False) -> list[Term]:
+        """Return the products of what is read between signs, and with `beside` their factors, too."""
+        parts = self.separated(sign, read)
+        found = next(parts)
+        for part in parts:
+            factors = [*found, *part] if beside else []
+            found = self.united([*factors, *self.products(found, part, sign)])
+        return found
+
     def products(self, left: list[Term], right: list[Term], sign: str) -> Iterator[Term]:
         """Yield the products of terms; refuse a column with itself, which is not its square."""
-        check_number_of_terms(self.formula, len(left) * len(right))
+        self.refuse_many(len(left) * len(right))
         for one, other in product(left, right):
             if not (one and other):
                 self.refuse("1")
-            check_with_itself(self.formula, [name for name in one if name in other][:1], sign)
+            self.refuse_twice([name for name in one if name in other], sign)
             yield one + other
 
     def united(self, terms: Iterable[Term]) -> list[Term]:
         """Return terms once each, whatever the order of their factors."""
         found = list({frozenset(term): term for term in reversed(list(terms))}.values())[::-1]
-        check_number_of_terms(self.formula, len(found))
+        self.refuse_many(len(found))
         return found
 
     def factor(self) -> list[Term]:
         """Return the term of a name, none for the intercept, or what is in parentheses."""
-        check_formula_ends(self.formula, bool(self.next))
+        self.refuse_end()
         token, here = self.tokens[self.place], self.next
         self.place += 1
         if here == "(" and self.depth < DEEPEST:
             self.depth += 1
             found = self.sum()
-            check_formula_ends(self.formula, self.next != "")
+            self.refuse_end()
             if self.next != ")":
                 self.refuse(self.next)
             self.place, self.depth = self.place + 1, self.depth - 1
@@ -191,8 +270,8 @@ class _Reader:
             name = self.category() if here == "C" else None
             if name is None:
                 self.refuse(self.called(token.start()))
-            self.categories.add(str(name))
-            return [(str(name),)]
+            self.categories.add(name)
+            return [(name,)]
         name = here.strip("`")
         self.numbers.add(name)
         return [(name,)]

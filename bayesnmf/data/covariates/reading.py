@@ -2,45 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
+from datetime import date, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesnmf.checks import is_counted
+from bayesnmf.checks import is_counted, shown
 from bayesnmf.data.annotated import is_annotated
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.covariates.checks import (
-    check_are_numbers,
-    check_columns,
-    check_design,
-    check_finite,
-    check_frame,
-    check_has_covariates,
-    check_hashable,
-    check_kinds,
-    check_labels_differ,
-    check_levels,
-    check_levels_vary,
-    check_mapping,
-    check_names_differ,
-    check_number_of_columns,
-    check_numbers,
-    check_precise,
-    check_recovered,
-    is_number,
-)
-from bayesnmf.data.covariates.coding import INTERCEPT, Coding, scales_of
+from bayesnmf.data.covariates.checks import check_effects, check_takes_covariates
+from bayesnmf.data.covariates.coding import INTERCEPT, Coding, is_text, label_of, places_of_levels, scales_of
 from bayesnmf.data.covariates.formulas import Formula, read_formula
-from bayesnmf.data.covariates.levels import is_text, label_of, places_of_levels
 from bayesnmf.data.labels import Order, listed, order_of, same_labels, split_labels
 from bayesnmf.data.suspicions import warn_of_data
+from bayesnmf.priors import Priors
+from bayesnmf.priors.log_linear import LogLinear
+from bayesnmf.priors.pair import replace_sides
 from bayesnmf.text import readable, readable_names
 from bayesnmf.types import Array
 
 MANY_LEVELS = 10  # of a column of words, from which on it may be an identifier
 PRECISE = 1e-6  # of the range of a column of whole numbers, by which rounding may move them
+DEPENDENT = 1e-9  # of the largest singular value of standardised columns
 
 
 class Covariates(NamedTuple):
@@ -100,7 +85,13 @@ def read_covariates(formula: str | None, covariates: Any, row_names: Array) -> C
     ImportError
         A formula without formulaic.
     """
-    check_has_covariates(formula, covariates)
+    if formula is not None and not isinstance(formula, str):
+        raise TypeError(f"formula must be text, as '~ age + treatment': found {shown(formula)}; write it so")
+    if covariates is None:
+        raise ValueError(
+            "formula needs covariates, which its names are columns of: give covariates=frame (--covariates FILE), or "
+            "AnnData"
+        )
     frame, named = _in_order(covariates, row_names)
     found = _coded(formula, frame)
     _warn_of_no_names(named, row_names)
@@ -109,32 +100,29 @@ def read_covariates(formula: str | None, covariates: Any, row_names: Array) -> C
 
 def _coded(formula: str | None, frame: Any) -> Covariates:
     """Return the design of a frame, and its coding."""
-    if formula is None:
-        columns = list(frame.columns)
-        check_columns(frame, columns)
-        check_kinds(frame, columns)
-        _check_precision(frame, columns)
-        names, design = [INTERCEPT, *columns], _numbers(frame)
-        check_names_differ(names)
-        coding = Coding(None, names, columns, {}, *scales_of(design))
-        check_design(design, names)
-        return Covariates(design, coding, coding.standardised(design))
     read = read_formula(formula, list(frame.columns))
     columns = read.columns
-    check_columns(frame, columns)
-    check_kinds(frame, [name for name in columns if name not in read.categories])
-    check_finite(frame, columns)
-    levels = {name: _levels(frame[name]) for name in columns if name in read.categories or not is_number(frame[name])}
-    check_levels_vary(levels)
+    _check_columns(frame, columns)
+    _check_kinds(frame, [name for name in columns if name not in read.categories])
+    words = [name for name in columns if not _is_number(frame[name])]
+    if formula is None and words:
+        raise ValueError(
+            f"covariates without a formula must be numbers: column {listed(words)} has others; give "
+            "formula='~ column + ...', which codes categories"
+        )
+    _check_finite(frame, columns)
+    levels = {name: _levels(frame[name]) for name in columns if name in read.categories or name in words}
+    if same := [name for name, each in levels.items() if len(each) < 2]:
+        raise ValueError(f"covariates must vary between rows: {listed(same)} has one level; leave it out")
     _warn_of_identifiers(levels, len(frame))
     _check_precision(frame, [name for name in columns if name not in levels])
-    number, widest = read.width(levels, len(frame))
-    check_number_of_columns(number, len(frame), widest)
+    if formula is not None:
+        _check_number_of_columns(*read.width(levels, len(frame)), len(frame))
     names, design = _matrix(read, frame, levels, {})
-    check_names_differ(names)
+    _check_names_differ(names)
     scales = _scales(read, frame, levels)
     scaled = _matrix(read, frame, levels, scales)[1] if scales else design
-    check_design(scaled, names)
+    _check_design(scaled, names)
     coding = Coding(read.text, names, columns, levels, *scales_of(scaled), scales)
     standardised = coding.standardised(scaled)
     if scales:
@@ -158,13 +146,15 @@ def _warn_of_identifiers(levels: dict[str, list[str]], rows: int) -> None:
 def design_of(coding: Coding, covariates: Any, row_names: Array) -> Array:
     """Return the standardised design of other rows by a coding, (n, p)."""
     frame, named = _in_order(covariates, row_names)
-    check_columns(frame, coding.columns)
-    check_are_numbers(frame, [name for name in coding.columns if name not in coding.levels])
-    check_finite(frame, coding.columns)
+    _check_columns(frame, coding.columns)
+    if words := [name for name in coding.columns if name not in coding.levels and not _is_number(frame[name])]:
+        raise ValueError(
+            f"covariates column {listed(words)} must be numbers, as in the fit: found others; convert them"
+        )
+    _check_finite(frame, coding.columns)
     _warn_of_no_names(named, row_names)
-    if coding.formula is None:
-        return coding.standardised(_numbers(frame[coding.columns]))
-    return coding.standardised(_matrix(read_formula(coding.formula, []), frame, coding.levels, coding.scales)[1])
+    read = read_formula(coding.formula, coding.columns)
+    return coding.standardised(_matrix(read, frame, coding.levels, coding.scales)[1])
 
 
 def _scales(read: Formula, frame: Any, levels: dict[str, list[str]]) -> dict[str, list[float]]:
@@ -184,7 +174,11 @@ def _check_precision(frame: Any, names: list[str]) -> None:
         if column.dtype.kind in "iu":
             exact = np.asarray(column).astype(object)
             width = float(exact.max() - exact.min())
-            check_precise(name, width == 0 or float(np.spacing(float(abs(exact).max()))) <= PRECISE * width)
+            if width and float(np.spacing(float(abs(exact).max()))) > PRECISE * width:
+                raise ValueError(
+                    f"covariates column {name!r} has whole numbers so large that float64 loses their differences: "
+                    f"subtract one of them first, covariates[{name!r}] -= covariates[{name!r}].min()"
+                )
 
 
 def frame_of_design(coding: Coding, standardised: Array, row_names: Array) -> Any:
@@ -194,24 +188,26 @@ def frame_of_design(coding: Coding, standardised: Array, row_names: Array) -> An
     columns = dict(zip(coding.terms, (standardised * np.array(coding.sds) + np.array(coding.means)).T, strict=True))
     found: dict[str, Any] = {}
     for name in coding.columns:
-        if name not in coding.levels:
-            check_recovered(name, name in columns)
+        levels = coding.levels.get(name)
+        parts = [name] if levels is None else [f"{name}[T.{level}]" for level in levels[1:]]
+        if not columns.keys() >= {*parts}:
+            raise ValueError(
+                f"the covariate {name!r} is in the formula with others alone, so that its values are not kept: name it "
+                "there by itself, too, as in '~ age + age:treatment'"
+            )
+        if levels is None:
             mean, sd = coding.scales.get(name, (0.0, 1.0))
             found[name] = mean + sd * columns[name]
             continue
-        first, *others = coding.levels[name]
-        dummies = [f"{name}[T.{level}]" for level in others]
-        check_recovered(name, all(each in columns for each in dummies))
-        found[name] = np.array([first] * len(standardised), dtype=object)
-        for level, dummy in zip(others, dummies, strict=True):
-            found[name][columns[dummy] > 0.5] = level
+        found[name] = np.array(levels[:1] * len(standardised), dtype=object)
+        for level, part in zip(levels[1:], parts, strict=True):
+            found[name][columns[part] > 0.5] = level
     return pd.DataFrame(found, index=row_names)
 
 
 def names_of_rows(covariates: Any) -> Array:
     """Return the labels of the rows of covariates; their numbers without labels."""
     frame, rows = _frame_of(covariates)
-    check_frame(covariates, frame, None)
     return np.arange(len(frame)) if rows is None else np.asarray(rows)
 
 
@@ -223,16 +219,20 @@ def _in_order(covariates: Any, row_names: Array) -> tuple[Any, bool]:
     """
     (frame, rows), named = _frame_of(covariates), True
     unnamed = "covariates in the order of the counts without names, as covariates.reset_index(drop=True)"
-    if frame is not None and not is_counted(row_names) and (rows is None or is_counted(rows)):
+    if not is_counted(row_names) and (rows is None or is_counted(rows)):
         rows = rows if same_labels(rows, row_names) else None
         if rows is None and not isinstance(covariates, np.ndarray | list | tuple):
             frame, rows, column = _without_names(frame, row_names)
             named = rows is not None or list(map(str, row_names)) == list(map(str, range(len(row_names))))
             unnamed = f"drop the column {column!r} if they are in the order of the counts"
-    places = None if frame is None else order_of(rows, row_names, Order("covariates", more=True, cure=unnamed))
+    places = order_of(rows, row_names, Order("covariates", more=True, cure=unnamed))
     if places is not None:
         frame = frame.iloc[places]
-    check_frame(covariates, frame, len(row_names))
+    if len(frame) != len(row_names):
+        raise ValueError(
+            f"covariates must have a row for each of {len(row_names):,} rows of the counts: found {len(frame):,}; give "
+            "one for each, in their order, or name the rows"
+        )
     return frame.set_axis(row_names, axis=0), named
 
 
@@ -244,7 +244,7 @@ def _without_names(frame: Any, row_names: Array) -> tuple[Any, Array | None, str
     wanted = set(map(str, row_names))
     for place, name in enumerate(frame.columns):
         there = wanted & set(map(str, frame.iloc[:, place]))
-        if there == wanted or (2 * len(there) >= len(wanted) and not is_number(frame.iloc[:, place])):
+        if there == wanted or (2 * len(there) >= len(wanted) and not _is_number(frame.iloc[:, place])):
             return frame.drop(columns=name), frame.iloc[:, place].to_numpy(), str(name)
     return frame, None, ""
 
@@ -261,12 +261,18 @@ def _warn_of_no_names(named: bool, row_names: Array) -> None:
 
 
 def _frame_of(covariates: Any) -> tuple[Any, Array | None]:
-    """Return covariates as a DataFrame, None for what is no table, and the labels of its rows."""
+    """Return covariates as a DataFrame, and the labels of its rows; refuse what is no table."""
     import pandas as pd
 
     columns_alone = isinstance(covariates, Mapping) and not hasattr(covariates, "dims")
     if columns_alone:
-        covariates = _frame_of_columns(covariates)
+        try:
+            covariates = pd.DataFrame({readable(name): readable_names(column) for name, column in covariates.items()})
+        except ValueError as error:
+            raise ValueError(
+                "covariates as a mapping must have a list for each column, all of one length, as in {'age': [40, 70]}: "
+                f"found {shown(dict(covariates))}; write them so"
+            ) from error
     if hasattr(covariates, "to_frame") and hasattr(covariates, "index"):
         covariates = covariates.to_frame()
     values, rows, columns = split_labels(covariates)
@@ -279,10 +285,12 @@ def _frame_of(covariates: Any) -> tuple[Any, Array | None]:
     array = np.asarray(values)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or array.dtype.kind not in "biuf":
-        return None, rows
-    return pd.DataFrame(
-        array, columns=[f"x{place}" for place in range(array.shape[1])] if columns is None else columns
-    ), rows
+        raise TypeError(
+            f"covariates must be a DataFrame, a Series, a mapping of columns or an array of numbers (n, p): found "
+            f"{shown(covariates)}; give a column for each covariate"
+        )
+    names = [f"x{place}" for place in range(array.shape[1])] if columns is None else columns
+    return pd.DataFrame(array, columns=names), rows
 
 
 def _readable_column(column: Any) -> Any:
@@ -296,22 +304,9 @@ def _readable_column(column: Any) -> Any:
     return column if found is words else found
 
 
-def _frame_of_columns(covariates: Any) -> Any:
-    """Return a mapping of columns as a DataFrame."""
-    import pandas as pd
-
-    found, fault = None, None
-    try:
-        found = pd.DataFrame({readable(name): readable_names(column) for name, column in covariates.items()})
-    except ValueError as error:
-        fault = error
-    check_mapping(covariates, fault)
-    return found
-
-
 def _levels(column: Any) -> list[str]:
     """Return the levels of a category that rows have: in its own order, or sorted."""
-    check_hashable(column)
+    _check_hashable(column)
     if hasattr(column, "cat"):
         values = list(column.cat.remove_unused_categories().cat.categories)
     else:
@@ -321,24 +316,25 @@ def _levels(column: Any) -> list[str]:
         else:
             values.sort(key=label_of)
     labels = [label_of(each) for each in values]
-    check_labels_differ(str(column.name), [label for label in dict.fromkeys(labels) if labels.count(label) > 1])
+    if twice := [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
+        name = str(column.name)
+        raise ValueError(
+            f"covariates column {name!r} has categories that are written alike: {listed(twice)}, as a number and as "
+            f"text; make text of all, covariates[{name!r}] = covariates[{name!r}].astype(str)"
+        )
     return labels
-
-
-def _numbers(frame: Any) -> Array:
-    """Return columns of numbers after a column of ones."""
-    check_numbers(frame)
-    check_finite(frame, list(frame.columns))
-    return np.column_stack([np.ones(len(frame)), frame.to_numpy(dtype=np.float64)])
 
 
 def _matrix(
     read: Formula, frame: Any, levels: dict[str, list[str]], scales: dict[str, list[float]]
 ) -> tuple[list[str], Array]:
-    """Return names and columns of the design of a formula.
+    """Return names and columns of the design of a formula, or of columns of numbers without one.
 
     Columns and levels have names of their own while formulaic codes them, so that no name is read as a term.
     """
+    if not read.given:
+        columns = frame[read.columns].to_numpy(dtype=np.float64)
+        return [INTERCEPT, *read.columns], np.column_stack([np.ones(len(frame)), columns])
     try:
         from formulaic import Formula as Coded
     except ImportError as error:
@@ -349,19 +345,22 @@ def _matrix(
     coded: dict[str, Any] = {}
     for name, short in own.items():
         if name in levels:
-            check_hashable(frame[name])
+            _check_hashable(frame[name])
             values = frame[name].to_numpy()  # of their own type, which has as many digits as it shows
             places = places_of_levels(values, levels[name])
-            new = [label_of(each) for each, place in zip(values, places, strict=True) if place < 0]
-            check_levels(name, list(dict.fromkeys(new)), levels[name])
+            if new := [label_of(each) for each, place in zip(values, places, strict=True) if place < 0]:
+                raise ValueError(
+                    f"covariates column {name!r} has {listed(list(dict.fromkeys(new)))}, which no fitted row has: "
+                    f"there are {listed(levels[name])}; leave these rows out"
+                )
             coded[short] = pd.Categorical([str(place) for place in places], list(map(str, range(len(levels[name])))))
         else:
             mean, sd = scales.get(name, (0.0, 1.0))
             coded[short] = (np.asarray(frame[name], np.float64) - mean) / sd
     text = "1 + " + " + ".join(":".join(own[name] for name in term) for term in read.terms)
     found = Coded(text).get_model_matrix(pd.DataFrame(coded, index=frame.index), context={})
-    columns = {short: name for name, short in own.items()}
-    names = [":".join(_named(part, columns, levels) for part in str(name).split(":")) for name in found.columns]
+    named = {short: name for name, short in own.items()}
+    names = [":".join(_named(part, named, levels) for part in str(name).split(":")) for name in found.columns]
     return names, np.asarray(found, np.float64)
 
 
@@ -373,3 +372,133 @@ def _named(part: str, columns: dict[str, str], levels: dict[str, list[str]]) -> 
     name = columns[short]
     reduced = "T." if level.startswith("T.") else ""
     return f"{name}[{reduced}{levels[name][int(level.removeprefix('T.'))]}]"
+
+
+def with_covariates(priors: Priors, covariates: Covariates, rank: int, effects: Any = None) -> Priors:
+    """Return the priors, which have no None left, with loadings that depend on covariates.
+
+    Effects are in the units of the covariates, the intercept that of a loading; without any they are 0.
+    """
+    plain: Any = priors.loadings
+    check_takes_covariates(plain)
+    design, coding = covariates.standardised, covariates.coding.text
+    centre = np.broadcast_to(np.asarray(plain.parameters[plain.counted], np.float64), (1, rank)).copy()
+    prior = LogLinear(plain, design, np.zeros((design.shape[1], rank)), centre, len(design), coding)
+    if effects is not None:
+        own = check_effects(effects, prior.effects.shape)
+        own[0] -= prior.intercepts
+        prior = prior.with_effects(np.linalg.solve(covariates.coding.unit, own))
+    return replace_sides(priors, loadings=prior)
+
+
+# --- checks ----------------------------------------------------------------------------------------
+
+
+def _check_columns(frame: Any, names: list[str]) -> None:
+    """Refuse names that are no columns or several, and missing values in those that are used."""
+    if absent := [name for name in names if name not in frame.columns]:
+        raise ValueError(
+            f"covariates must have the columns of the formula: {listed(absent)} missing; there are "
+            f"{listed([str(each) for each in frame.columns]) or 'none'}; use these, or name the columns so, as "
+            f"pd.DataFrame(array, columns={names}, index=counts.index)"
+        )
+    if twice := [name for name in dict.fromkeys(names) if (frame.columns == name).sum() > 1]:
+        raise ValueError(f"covariates must have columns with names that differ: {listed(twice)} repeats; rename them")
+    for name in names:
+        gone = np.flatnonzero(frame[name].isna().to_numpy())
+        if len(gone):
+            raise ValueError(
+                f"covariates must have no missing values: column {name!r} has {len(gone):,}, the first in row "
+                f"{str(frame.index[gone[0]])!r}; leave these rows out of counts and covariates, or fill them in"
+            )
+
+
+def _check_finite(frame: Any, names: list[str]) -> None:
+    """Refuse infinite numbers."""
+    for name in names:
+        if _is_number(frame[name]) and not np.isfinite(np.asarray(frame[name], np.float64)).all():
+            raise ValueError(f"covariates must be finite: column {name!r} has infinite values; clip them")
+
+
+def _check_kinds(frame: Any, names: list[str]) -> None:
+    """Refuse columns of dates, and of numbers that are written as text, which would be a category for each value."""
+    import pandas as pd
+
+    for name in names:
+        column = frame[name]
+        words = column.dtype == object or isinstance(column.dtype, pd.StringDtype)
+        if column.dtype.kind == "M" or isinstance(column.dtype, pd.PeriodDtype) or _all_of(column, words, (date,)):
+            number = "ordinal" if isinstance(column.dtype, pd.PeriodDtype) else "toordinal()"
+            raise ValueError(
+                f"covariates column {name!r} has dates: make numbers of them, such as years or days, as "
+                f"covariates[{name!r}] = [each.{number} for each in covariates[{name!r}]]"
+            )
+        if column.dtype.kind == "m" or _all_of(column, words, (timedelta,)):
+            raise ValueError(
+                f"covariates column {name!r} has spans of time: make numbers of them, as covariates[{name!r}] = "
+                f"[each.total_seconds() for each in covariates[{name!r}]]"
+            )
+        if words and pd.to_numeric(column, errors="coerce").notna().all():
+            raise ValueError(
+                f"covariates column {name!r} has numbers that are written as text: make numbers of them, "
+                f"covariates[{name!r}] = covariates[{name!r}].astype(float), or write C({name}) in formula for a "
+                "category of each"
+            )
+
+
+def _all_of(column: Any, words: bool, types: tuple[type, ...]) -> bool:
+    return bool(words and len(column) and all(isinstance(each, types) for each in column))
+
+
+def _is_number(column: Any) -> bool:
+    """Return whether a column has numbers or booleans."""
+    return column.dtype.kind in "biuf"  # types of pandas with missing values, too
+
+
+def _check_names_differ(names: list[str]) -> None:
+    """Refuse terms of one name: columns that are called as the intercept, or as a level of another."""
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        found = f"{twice[0]!r} is the name of a column and of {'the intercept' if twice[0] == INTERCEPT else 'a term'}"
+        raise ValueError(
+            f"covariates must have names that no other term has: {found}; rename the column, as by "
+            f"pd.DataFrame(covariates).rename(columns={{{twice[0]!r}: {'other_' + twice[0]!r}}})"
+        )
+
+
+def _check_number_of_columns(number: int, widest: str, rows: int) -> None:
+    """Refuse a design with more columns than rows; `widest` is its term with most columns, if that has several."""
+    if number > rows:
+        where = f", most of them of {widest}" if widest else ""
+        cure = f"leave {widest} out, or merge levels of its categories" if widest else "leave some covariates out"
+        raise ValueError(
+            "covariates must have at most as many columns as there are rows of counts, or they fit any loadings: found "
+            f"{number:,} with the intercept for {rows:,} rows{where}; {cure}, until {rows - 1:,} are left beside it"
+        )
+
+
+def _check_design(design: Array, names: list[str]) -> None:
+    """Refuse constant columns, and columns that others determine; `design` begins with ones.
+
+    Columns are compared in their own units of location and scale, so large and small numbers are alike.
+    """
+    _check_number_of_columns(len(names), "", len(design))
+    same = np.ptp(design, axis=0) <= 4 * np.finfo(np.float64).eps * np.abs(design).max(axis=0)  # but for rounding
+    if constant := [name for name, each in zip(names[1:], same[1:], strict=True) if each]:
+        raise ValueError(f"covariates must vary between rows: {listed(constant)} does not; leave it out")
+    means, sds = scales_of(design)
+    factor = np.linalg.qr((design - means) / sds, mode="r")
+    for last in range(2, len(names) + 1):
+        found = np.linalg.svd(factor[:, :last], compute_uv=False)
+        if found[-1] <= DEPENDENT * found[0]:
+            raise ValueError(
+                f"covariates must not determine each other: {names[last - 1]!r} is a sum of others; leave it out"
+            )
+
+
+def _check_hashable(column: Any) -> None:
+    """Refuse lists and the like as categories."""
+    if bad := [each for each in column.to_numpy() if not isinstance(each, Hashable)]:
+        raise TypeError(
+            f"covariates column {str(column.name)!r} must have a word or a number for each row: found "
+            f"{shown(bad[0])}; give text, covariates[{str(column.name)!r}].astype(str)"
+        )
