@@ -9,7 +9,7 @@ from scipy.sparse import issparse
 
 from bayesnmf.checks import shown
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.sidecars import names_with_identifiers
+from bayesnmf.data.matrix_files import names_with_identifiers
 
 RAW = 'pass the raw counts, such as adata.layers["counts"] or adata.raw'
 WORDS = ("count", "raw", "umi")  # in names of layers that are looked at first

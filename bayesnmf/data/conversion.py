@@ -1,15 +1,14 @@
 """Validate a count matrix in any supported form, and convert it to the package's one form.
 
-Checks of SciPy's sparse matrices.
-
-Users can set the parts of a matrix directly, and compiled loops do not check positions.
+Parts of SciPy's sparse matrices can be set directly, and compiled loops do not check positions: those are checked here.
+Texts in place of counts are refused, with the way to count their words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -19,12 +18,11 @@ from scipy.sparse import coo_array, csr_array, issparse
 from bayesnmf.checks import check_choice, has_mask, is_counted
 from bayesnmf.data.annotated import counts_within, is_annotated, labels_of, values_of, where_raw_counts_are
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.labels import is_frame, split_labels
+from bayesnmf.data.labels import is_frame, is_missing, split_labels
 from bayesnmf.data.layouts import warn_of_columns, warn_of_counters
 from bayesnmf.data.long_tables import MOST_COLUMNS, check_not_long, warn_of_header, warn_of_long
 from bayesnmf.data.mask import Mask, without_nan
 from bayesnmf.data.suspicions import warn_of_mutation_types_in_rows, warn_of_names, warn_of_scale
-from bayesnmf.data.texts import check_no_texts
 
 
 def check_sparse(sparse: Any, name: str) -> Any:
@@ -411,3 +409,51 @@ def _check_values(matrix: csr_array, name: str, cure: Callable[[], str]) -> None
 def _found(matrix: csr_array, position: int) -> str:
     row = int(np.searchsorted(matrix.indptr, position, side="right")) - 1
     return f"{matrix.data[position]} at row {row}, column {matrix.indices[position]}"
+
+
+LOOKED_AT = 20  # the first texts
+
+
+def check_no_texts(x: Any, name: str) -> None:
+    """Refuse texts, lists of words, and a table with a column of texts; numbers that are written as text are none."""
+    if is_frame(x):
+        for j, (column, dtype) in enumerate(zip(x.columns, x.dtypes, strict=True)):
+            if dtype.kind not in "biufcmM" and any(map(_has_words, _first(x.iloc[:, j]))):
+                raise TypeError(
+                    f"{name} must be numbers, and column {column!r} has texts: count their words, as with "
+                    f"CountVectorizer().fit_transform(frame[{column!r}]) of scikit-learn"
+                )
+        return
+    if not isinstance(x, list | tuple | np.ndarray) and not hasattr(x, "to_numpy"):
+        return
+    first = [each for each in _first(x) if hasattr(each, "__len__") or not is_missing(each)]
+    if first and all(isinstance(each, str) for each in first) and any(map(_is_word, first)):
+        raise TypeError(
+            f"{name} must be numbers, and these are texts: count their words, as with "
+            "CountVectorizer().fit_transform(texts) of scikit-learn, or in "
+            "make_pipeline(CountVectorizer(), bayesnmf.BayesLDA(10))"
+        )
+    if any(isinstance(each, list | tuple | np.ndarray) and any(map(_is_word, _first(each))) for each in first):
+        raise TypeError(
+            f"{name} must be numbers, and these are lists of words: count them, as with "
+            "CountVectorizer(analyzer=list).fit_transform(lists) of scikit-learn"
+        )
+
+
+def _first(x: Any) -> list[Any]:
+    return list(islice(x, LOOKED_AT)) if isinstance(x, list | tuple) or getattr(x, "shape", None) else []
+
+
+def _has_words(value: Any) -> bool:
+    return isinstance(value, str) and len(value.split()) > 2 and _is_word(value)
+
+
+def _is_word(value: Any) -> bool:
+    """Return whether a value is text, and no number that is written as text."""
+    if not isinstance(value, str):
+        return False
+    try:
+        float(value)
+    except ValueError:
+        return True
+    return False

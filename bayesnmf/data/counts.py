@@ -14,13 +14,48 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
+from bayesnmf.cards import Card
 from bayesnmf.data.mask import Mask
-from bayesnmf.data.one_block import Lines, Rows
-from bayesnmf.data.showing import card_of, sizes_of
 from bayesnmf.data.working import Working
 from bayesnmf.text import readable_names
 
 BLOCK = 2**18  # nonzeros processed at once
+LARGEST = 8  # features that are named
+CALLS = ("bayesnmf.select(counts)  # how many components", "bayesnmf.fit(counts, rank=10)  # a model of them")
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """Counts by rows or by features, in one block of all."""
+
+    matrix: csr_array
+    beside: ClassVar[bool] = False
+
+    @property
+    def blocks(self) -> list[slice]:
+        """Lines of each block."""
+        return [slice(0, self.matrix.shape[0])]
+
+    def read(self, block: int, dtype: Any) -> csr_array:
+        """Return the counts of a block of lines."""
+        return self.matrix
+
+
+class Rows:
+    """An array with a row for each sample, given block by block."""
+
+    def __init__(self, dtype: Any) -> None:
+        self._dtype, self._blocks = dtype, list[Any]()
+
+    def append(self, rows: Any) -> None:
+        """Add more rows."""
+        self._blocks.append(np.asarray(rows, self._dtype))
+
+    def array(self, *, changes: bool = False) -> Any:
+        """Return all rows; with `changes`, as an array that nothing else refers to."""
+        if len(self._blocks) > 1:
+            return np.concatenate(self._blocks)
+        return self._blocks[0].copy() if changes else self._blocks[0]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -310,3 +345,28 @@ class Counts(Working):
 
 def _unless_all_one(exposure: np.ndarray | None) -> np.ndarray | None:
     return None if exposure is None or np.all(exposure == 1) else exposure
+
+
+def sizes_of(counts: Any) -> list[str]:
+    """Return what counts are, in words, part by part."""
+    n, m = counts.shape
+    given = {"rows": counts.row_exposure, "features": counts.feature_exposure}
+    exposed = " and ".join(side for side, exposure in given.items() if exposure is not None)
+    sizes = [f"{n:,} rows × {m:,} features", f"{counts.nnz:,} nonzeros", f"total {counts.total:,.12g}"]
+    sizes += [f"with exposures of {exposed}"] if exposed else []
+    return sizes + ([] if counts.mask is None else [f"{counts.mask.number:,} entries missing"])
+
+
+def card_of(counts: Any) -> Card:
+    """Return what a notebook shows of counts."""
+    n, m = counts.shape
+    rows, features = counts.row_totals, counts.feature_totals
+    low, middle, high = np.quantile(rows, (0.0, 0.5, 1.0)) if n else np.zeros(3)
+    names = ", ".join(map(str, counts.feature_names[np.argsort(-features, kind="stable")[:LARGEST]]))
+    lines = [
+        ["entries with counts", f"{counts.nnz / max(n * m, 1):.2%} of {n * m:,}"],
+        ["counts of a row", f"{middle:,.4g} in the median, {low:,.4g} to {high:,.4g}"],
+        ["rows and features without any", f"{np.count_nonzero(rows == 0):,} and {np.count_nonzero(features == 0):,}"],
+        ["features with most counts", names],
+    ]
+    return Card(f"Counts: {', '.join(sizes_of(counts))}", ["", ""], lines, calls=CALLS)

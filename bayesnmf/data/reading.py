@@ -25,12 +25,10 @@ from bayesnmf.data.conversion import convert
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.layouts import warn_of_counters, without_counters
 from bayesnmf.data.long_tables import LAYOUTS, header_of_features
-from bayesnmf.data.matrix_market import read_mtx
+from bayesnmf.data.matrix_files import Orientation, add_names_beside, matrix_in, read_10x_h5, read_mtx
 from bayesnmf.data.mutations import read_types
-from bayesnmf.data.sidecars import Orientation, add_names_beside
 from bayesnmf.data.suspicions import DataWarning, warn_of_data, warn_of_names, warn_of_scale
 from bayesnmf.data.tables import read_csv, read_parquet, read_tsv, read_txt
-from bayesnmf.data.tenx import matrix_in, read_10x_h5
 from bayesnmf.places import check_axes
 
 MAKERS = {

@@ -17,7 +17,7 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.checks import check_has_formula
 from bayesnmf.data.covariates.reading import read_given, with_covariates
 from bayesnmf.data.exposures import with_exposures
-from bayesnmf.data.joining import joined, noise_for, sizes_of
+from bayesnmf.data.several import joined, noise_for, sizes_of
 from bayesnmf.noise.abilities import Distributed, Noise
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.priors import Priors, matrix

@@ -33,8 +33,8 @@ from bayesnmf.data.long_tables import (
     numbers,
     stem,
 )
+from bayesnmf.data.matrix_files import open_text
 from bayesnmf.data.mutations import read_types
-from bayesnmf.data.sidecars import open_text
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.places import check_axes
 

@@ -20,7 +20,7 @@ from bayesnmf.checks import check_choice
 from bayesnmf.data.annotated import counts_within, is_annotated
 from bayesnmf.data.blocks.opening import as_table, features_of, may_be_on_disk, open_counts
 from bayesnmf.data.checks import check_complete, check_missing_word
-from bayesnmf.data.conversion import check_in_memory, check_unmasked, convert, warn_of_all
+from bayesnmf.data.conversion import check_in_memory, check_no_texts, check_unmasked, convert, warn_of_all
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import Order, order_of, split_labels
 from bayesnmf.data.missing import with_missing, without_missing
@@ -28,7 +28,6 @@ from bayesnmf.data.naming import check_distinct, in_feature_order, with_names
 from bayesnmf.data.seeds import seeds_of
 from bayesnmf.data.splitting import halves_of_rows
 from bayesnmf.data.suspicions import warn_of_data, warn_of_empty_rows
-from bayesnmf.data.texts import check_no_texts
 from bayesnmf.estimators.checks import (
     check_no_generator,
     check_not_negative,

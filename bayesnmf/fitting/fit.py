@@ -17,10 +17,10 @@ from bayesnmf.data.conversion import as_counts, is_of_matrices, is_several
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.reading import read_given
 from bayesnmf.data.exposures import with_exposures
-from bayesnmf.data.joining import noise_of_matrices
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import with_names
 from bayesnmf.data.seeds import Seeds
+from bayesnmf.data.several import noise_of_matrices
 from bayesnmf.fitting.checkpointing import EACH, run_with_checkpoint, seed_of
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.intervals import NEEDED, check_intervals, with_named_intervals

@@ -10,8 +10,7 @@ import numpy as np
 
 from bayesnmf.data.batches import served_with_batch
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.joining import noise_for
-from bayesnmf.data.several import is_weighted
+from bayesnmf.data.several import is_weighted, noise_for
 from bayesnmf.inference.starts.exchanging import find_idle
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning, FitWarning
 from bayesnmf.noise.abilities import Noise

@@ -33,10 +33,9 @@ from scipy.sparse import csc_array, csr_array
 
 import bayesnmf
 from bayesnmf.data.batches import Batches
-from bayesnmf.data.blocks.counts import BlockedCounts
+from bayesnmf.data.blocks.counts import BlockedCounts, StoredMatrix
 from bayesnmf.data.blocks.opening import default_scratch
 from bayesnmf.data.blocks.store import ABOUT, Store
-from bayesnmf.data.blocks.stored_matrix import StoredMatrix
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import Mask
 from bayesnmf.data.several import Matrices, SeveralCounts

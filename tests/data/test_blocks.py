@@ -19,7 +19,7 @@ from scipy.sparse import csc_array, csc_matrix, csr_array, csr_matrix
 
 import bayesnmf
 from bayesnmf import Blocks
-from bayesnmf.data.blocks import checks, leftovers, opening
+from bayesnmf.data.blocks import checks, opening, raw
 from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.blocks.raw import NpyWriter, RawArray, TemporaryFolder
@@ -395,7 +395,7 @@ print(*Path(sys.argv[1]).iterdir())
 def test_a_forked_process_leaves_the_folders_of_its_parent(tmp_path):
     printed = subprocess.run([sys.executable, "-c", FORKING, tmp_path], capture_output=True, text=True, check=True)
     left, after = printed.stdout.split("\n")[:2]
-    assert left.split() == sorted(["0.rows", leftovers.LOCK])
+    assert left.split() == sorted(["0.rows", raw.LOCK])
     assert not after
 
 
@@ -461,7 +461,7 @@ open_counts(Blocks(sys.argv[2], scratch=scratch), "float64")
 @pytest.mark.skipif(os.name == "nt", reason="needs locks that end with their process")
 def test_folders_that_no_process_holds_are_removed(tmp_path):
     """Of which the lock is left, and free; one without a lock, or with that of another machine, may be in use."""
-    for name, lock in (("ended", leftovers.LOCK), ("bare", "data"), ("elsewhere", "held-by-another machine")):
+    for name, lock in (("ended", raw.LOCK), ("bare", "data"), ("elsewhere", "held-by-another machine")):
         (tmp_path / f"rows-{name}").mkdir()
         (tmp_path / f"rows-{name}" / lock).touch()
     live = TemporaryFolder(tmp_path, "rows-")
@@ -505,7 +505,7 @@ def test_without_locks_nothing_is_marked_and_nothing_removed(tmp_path, monkeypat
         raise OSError("Function not implemented")
 
     (tmp_path / "rows-left").mkdir()
-    monkeypatch.setattr(leftovers, "take_lock", refused)
+    monkeypatch.setattr(raw, "take_lock", refused)
     folders = [TemporaryFolder(tmp_path, "rows-") for _ in range(2)]
     assert len(rows_of(tmp_path)) == 3
     assert not any(list(each.iterdir()) for each in rows_of(tmp_path))
@@ -515,7 +515,7 @@ def test_without_locks_nothing_is_marked_and_nothing_removed(tmp_path, monkeypat
 
 def test_own_folders_are_kept_even_if_their_locks_can_be_taken_again(tmp_path, monkeypatch):
     """As a process may on a network disk."""
-    monkeypatch.setattr(leftovers, "_is_free", lambda _: True)
+    monkeypatch.setattr(raw, "_is_free", lambda _: True)
     folders = [TemporaryFolder(tmp_path, "rows-") for _ in range(2)]
     assert len(rows_of(tmp_path)) == 2
     del folders

@@ -112,7 +112,7 @@ def test_files_of_wrong_content_are_refused(tmp_path, name):
 
 
 def test_every_line_of_a_matrix_market_file_is_checked(tmp_path, monkeypatch):
-    monkeypatch.setattr("bayesnmf.data.matrix_market.BLOCK", 7)  # within the second line
+    monkeypatch.setattr("bayesnmf.data.matrix_files.BLOCK", 7)  # within the second line
     lines = ["1 1 1", "", " 1 2\t1 \r", "2 1 1"]
     for last, wrong in (("2 2 -3", "nonnegative"), ("2 2 3 4", "line 8 must be"), ("2 2 3", None)):
         path = tmp_path / "x.mtx"

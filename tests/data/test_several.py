@@ -11,9 +11,8 @@ from scipy.sparse import csr_array
 import bayesnmf
 from bayesnmf import DataWarning
 from bayesnmf.data.blocks.opening import open_counts, open_several
-from bayesnmf.data.joining import joined
 from bayesnmf.data.mask import GroupMask
-from bayesnmf.data.several import SeveralCounts
+from bayesnmf.data.several import SeveralCounts, joined
 
 X = np.random.default_rng(0).poisson(3, (6, 5)).astype(float)
 ROWS = [f"s{i}" for i in range(6)]

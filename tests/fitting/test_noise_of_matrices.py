@@ -9,8 +9,8 @@ from smallfits import quietly
 
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, NegativeBinomial, Priors, Quasi
-from bayesnmf.data.joining import noise_of_matrices
 from bayesnmf.data.powered import working_counts
+from bayesnmf.data.several import noise_of_matrices
 from bayesnmf.fitting.problems import build_problem
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.problem import State

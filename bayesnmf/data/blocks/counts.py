@@ -1,10 +1,9 @@
 """Counts that stay on disk: the interface of `Counts`, with rows that are read block by block.
 
-Counts on disk by features: for each block of features, the rows and counts of their nonzeros.
-
-Blocks of rows are read once to count the nonzeros of the features, and once more to write each block's nonzeros to the
-blocks of features that they belong to. These are then put in order one after the other. At no time is more than a block
-of either kind in memory.
+Counts on disk by features: for each block of features, the rows and counts of their nonzeros. Blocks of rows are read
+once to count the nonzeros of the features, and once more to write each block's nonzeros to the blocks of features that
+they belong to. These are then put in order one after the other. At no time is more than a block of either kind in
+memory.
 """
 
 from __future__ import annotations
@@ -14,19 +13,101 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from zlib import crc32
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.data.blocks.checks import check_as_written
+from bayesnmf.data.blocks.checks import CountsOnDiskError, check_as_written
 from bayesnmf.data.blocks.raw import Buffers, RawArray, RowsInFile, TemporaryFolder
+from bayesnmf.data.blocks.sources import Made
 from bayesnmf.data.blocks.store import Store, write_store
-from bayesnmf.data.blocks.stored_matrix import Made, StoredMatrix, StoredRows, as_type
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import Mask
 from bayesnmf.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class StoredMatrix:
+    """The part of a sparse matrix that is known without reading its counts.
+
+    Attributes
+    ----------
+    store : Store
+    dtype : dtype
+        Type in which rows are given.
+    nonzeros : int
+        Size of a block.
+    scratch : Path
+        Folder for the loadings during a fit.
+    held : TemporaryFolder or None
+        Folder of the store that is removed with the last reference to the counts.
+    factor : float
+        What the counts of the store are multiplied with.
+    cut : list of int or None
+        First row of each block, and the number of rows; None makes blocks of equal size.
+    """
+
+    store: Store
+    dtype: np.dtype
+    nonzeros: int
+    scratch: Path
+    held: TemporaryFolder | None = None
+    factor: float = 1.0
+    cut: list[int] | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of features."""
+        return self.store.shape
+
+    @property
+    def nnz(self) -> int:
+        """Number of nonzero counts."""
+        return self.store.nnz
+
+    def __getattr__(self, name: str) -> Any:
+        raise CountsOnDiskError(f"they have no {name}")
+
+    def __getitem__(self, place: Any) -> csr_array:
+        """Return some consecutive rows, read from disk."""
+        if not (isinstance(place, slice) and place.step in (None, 1) and place != slice(None)):
+            raise CountsOnDiskError("they are read by blocks")
+        first, last, _ = place.indices(self.shape[0])
+        return as_type(self.store.read(first, last), self.dtype, self.factor)
+
+    def __gt__(self, other: Any) -> Any:
+        raise CountsOnDiskError("they cannot be compared")
+
+    def __array__(self, *given: Any, **more: Any) -> Any:
+        raise CountsOnDiskError("they are no array")
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Counts on disk by blocks of rows."""
+
+    counts: Any
+    beside: ClassVar[bool] = True
+
+    @property
+    def blocks(self) -> list[slice]:
+        """Rows of each block."""
+        blocks: list[slice] = self.counts.blocks
+        return blocks
+
+    def read(self, block: int, dtype: Any) -> csr_array:
+        """Return the counts of a block of rows."""
+        return as_type(self.counts.stored(self.blocks[block]), dtype, self.counts.matrix.factor)
+
+
+def as_type(matrix: csr_array, dtype: Any, factor: float) -> csr_array:
+    """Return counts in a type, times a factor."""
+    data = matrix.data.astype(dtype)
+    data = data if factor == 1 else (data * factor).astype(dtype, copy=False)
+    return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+
 
 PARTS = ("rows", "data")
 
@@ -362,7 +443,7 @@ class BlockedCounts(Counts):
         folder = TemporaryFolder(self.scratch, "counts-")
         source = Made(edges, self.shape[1], f"counts made of {self.store.source}", self.store.nnz, read)
         store = write_store(folder.path / "store", source, lambda *_: None)
-        matrix: StoredMatrix = replace(self.matrix, store=store, keeps=(folder,), factor=1.0, cut=cut)
+        matrix: StoredMatrix = replace(self.matrix, store=store, held=folder, factor=1.0, cut=cut)
         return matrix
 
     def parts(self) -> Iterator[tuple[slice, Counts]]:

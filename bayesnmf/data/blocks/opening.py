@@ -13,20 +13,18 @@ import numpy as np
 from bayesnmf.checks import check_count, check_path
 from bayesnmf.data.annotated import is_annotated, is_lazy
 from bayesnmf.data.blocks.checks import check_exists
-from bayesnmf.data.blocks.counts import BlockedCounts
+from bayesnmf.data.blocks.counts import BlockedCounts, StoredMatrix
 from bayesnmf.data.blocks.raw import TemporaryFolder
 from bayesnmf.data.blocks.sources import ANNOTATED, TENX, Source, open_source
 from bayesnmf.data.blocks.store import ABOUT, VERSION, Store, write_store
-from bayesnmf.data.blocks.stored_matrix import StoredMatrix
 from bayesnmf.data.checks import check_may_have_nan
 from bayesnmf.data.conversion import as_counts, is_several, matrix_of, warn_of_all
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.joining import is_mudata_file, joined, matrices_of, of_each_matrix
 from bayesnmf.data.labels import is_frame, split_labels
 from bayesnmf.data.mask import Mask, without_nan
 from bayesnmf.data.missing import is_nan, with_missing, without_missing
 from bayesnmf.data.reading import read_counts
-from bayesnmf.data.several import SeveralCounts
+from bayesnmf.data.several import SeveralCounts, is_mudata_file, joined, matrices_of, of_each_matrix
 
 NONZEROS = 2**21
 BYTES_IN_MEMORY = 28  # of a nonzero during a fit in memory: the counts, their transpose and what reading takes
@@ -140,7 +138,7 @@ def open_several(
         As for `open_counts`, for each matrix.
     **given
         `observed` and `missing`, mappings of names to what `bayesnmf.fit` takes, or for `missing` a word for all; and
-        `weights`, as for `bayesnmf.data.joining.joined`.
+        `weights`, as for `bayesnmf.data.several.joined`.
     """
     found, matrices = {}, matrices_of(x)
     entries = {each: of_each_matrix(given.get(each), each, matrices) for each in ("observed", "missing")}
@@ -182,7 +180,7 @@ def _on_disk(blocks: Blocks, dtype: Any, told: Any) -> BlockedCounts:
         store.compare(told)
     else:
         store = _written(folder, given, blocks, told)
-    return BlockedCounts.of(StoredMatrix(store, np.dtype(dtype), blocks.nonzeros, scratch, (keep,)))
+    return BlockedCounts.of(StoredMatrix(store, np.dtype(dtype), blocks.nonzeros, scratch, keep))
 
 
 def _written(folder: Path, given: Any, blocks: Blocks, told: Any) -> Store:

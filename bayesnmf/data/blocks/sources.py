@@ -7,16 +7,18 @@ A source says its shape and its names, and reads any block of rows. Files are re
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from bayesnmf.data.annotated import chosen_layer, is_annotated, labels_of, where_raw_counts_are
+from bayesnmf.data.annotated import RAW, chosen_layer, is_annotated, labels_of, where_raw_counts_are
 from bayesnmf.data.blocks.checks import check_compressed_by_rows, check_runs_no_code, check_source
-from bayesnmf.data.tenx import open_10x_h5
+from bayesnmf.data.matrix_files import open_10x_h5
 
 NONZEROS, ROWS = 2**20, 4096  # read at once: of sparse counts, and rows of others
 ANNOTATED, TENX = (".h5ad", ".zarr"), (".h5",)
@@ -35,8 +37,8 @@ class Source:
     row_names, feature_names : array or None
     nnz : int or None
         Number of nonzeros, if it is known before all are read.
-    keeps : tuple
-        Files that must stay open.
+    file : object or None
+        What must stay open, and is closed in the end.
     beside, layer : object and str
         AnnData object, or one like it, that the values are from, and the layer asked for; else None.
     """
@@ -46,7 +48,7 @@ class Source:
     row_names: Any = None
     feature_names: Any = None
     nnz: int | None = None
-    keeps: tuple[Any, ...] = field(default=())
+    file: Any = None
     beside: Any = None
     layer: str | None = None
 
@@ -76,9 +78,48 @@ class Source:
         return where_raw_counts_are(self.beside, self.layer)
 
     def close(self) -> None:
-        """Close the files."""
-        for each in self.keeps:
-            each.close()
+        """Close the file."""
+        if self.file is not None:
+            self.file.close()
+
+
+@dataclass(frozen=True)
+class Made:
+    """A source of counts that are made in blocks of rows, one after the other.
+
+    Attributes
+    ----------
+    edges : list of int
+        First row of each block, and the number of rows.
+    features : int
+    name : str
+        What messages call the source.
+    nnz : int
+        Number of nonzeros, at most.
+    read : callable
+        Function of the first row of a block and the one after its last that returns its counts.
+    """
+
+    edges: list[int]
+    features: int
+    name: str
+    nnz: int
+    read: Callable[[int, int], csr_array]
+    row_names: ClassVar[None] = None
+    feature_names: ClassVar[None] = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of features."""
+        return self.edges[-1], self.features
+
+    def bounds(self) -> list[tuple[int, int]]:
+        """Return the blocks of rows in which the source is read, in order."""
+        return list(pairwise(self.edges))
+
+    def where_raw_counts_are(self) -> str:
+        """Return what to pass in place of values that are no counts."""
+        return RAW
 
 
 def open_source(x: Any, layer: str | None, feature_labels: str | None) -> Source:
@@ -104,12 +145,12 @@ def open_source(x: Any, layer: str | None, feature_labels: str | None) -> Source
 def _open_path(path: Path, layer: str | None, feature_labels: str | None) -> Source:
     if path.suffix.lower() in TENX:
         values, rows, features, file = open_10x_h5(path)
-        return Source(values, str(path), rows, features, values.nnz, (file,))
+        return Source(values, str(path), rows, features, values.nnz, file)
     file, adata = _open_annotated(path)
     values = chosen_layer(adata, str(path), layer)
     _check_order(values, str(path))
     names = np.array(adata.obs_names), labels_of(adata, str(path), feature_labels)
-    return Source(values, str(path), *names, _nnz_of(values), (file,), adata, layer)
+    return Source(values, str(path), *names, _nnz_of(values), file, adata, layer)
 
 
 def _open_annotated(path: Path) -> tuple[Any, Any]:

@@ -34,8 +34,7 @@ from bayesnmf.data.blocks.checks import (
     check_starts,
     check_whole_numbers,
 )
-from bayesnmf.data.blocks.leftovers import Hold, remove_leftovers
-from bayesnmf.data.blocks.raw import Buffers, NpyWriter, RawArray
+from bayesnmf.data.blocks.raw import Buffers, Hold, NpyWriter, RawArray, remove_leftovers
 from bayesnmf.data.conversion import matrix_of
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.places import check_folder

@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.data.counts import Counts
-from bayesnmf.data.one_block import Lines
+from bayesnmf.data.counts import Counts, Lines
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.tasks import Pass
 from bayesnmf.inference.problem import Problem, State
