@@ -181,7 +181,7 @@ def test_user_errors_are_raised_by_checks() -> None:
     """
     allowed = {"cli/arguments", "cli/reading", 
                "data/annotated", "data/batches", "data/conversion", "data/covariates/formulas",
-               "data/covariates/reading", "data/labels", "data/layouts", "data/long_tables", "data/matrix_files",
+               "data/covariates/reading", "data/labels", "data/layouts", "data/matrix_files",
                "data/naming", "data/real", "data/reading", "data/several", "data/tables", "results/annotation",
                "results/storage", "results/encoding", "results/saved_arrays", "results/saved_checks",
                "options/methods", "tl"}  # fmt: skip

@@ -20,9 +20,9 @@ from bayesnmf.data.annotated import counts_within, is_annotated, labels_of, valu
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import is_frame, is_missing, split_labels
 from bayesnmf.data.layouts import warn_of_columns, warn_of_counters
-from bayesnmf.data.long_tables import MOST_COLUMNS, check_not_long, warn_of_header, warn_of_long
 from bayesnmf.data.mask import Mask, without_nan
 from bayesnmf.data.suspicions import warn_of_mutation_types_in_rows, warn_of_names, warn_of_scale
+from bayesnmf.data.tables import MOST_COLUMNS, check_not_long, warn_of_header, warn_of_long
 
 
 def check_sparse(sparse: Any, name: str) -> Any:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,35 +20,97 @@ import numpy as np
 from bayesnmf.checks import is_counted
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import listed
-from bayesnmf.data.long_tables import NAMES_OF_FEATURES, NAMES_OF_ROWS, NO_NAME, numbers_lines, stem
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.types import Array
+
+# --- headers ---------------------------------------------------------------------------------------
+
+NO_NAME = "Unnamed: 0"  # pandas' name for a first column without a header
+# Headers of columns: in small letters, without punctuation and without an ending such as "id" or "s".
+NAMES_OF_LINES = frozenset(("id", "ids", "idx", "index", "row"))  # name rows if no other column does
+NAMES_OF_ROWS = NAMES_OF_LINES | frozenset((
+    "sample", "cell", "barcode", "doc", "document", "user", "customer", "patient", "reader", "visitor", "client",
+    "tumorsamplebarcode", "spot", "invoice", "invoiceno", "basket", "transaction",
+))  # fmt: skip
+NAMES_OF_FEATURES = frozenset((
+    "feature", "word", "term", "token", "gene", "item", "type", "mutationtype", "movie", "book", "song", "track",
+    "artist", "product", "species", "taxon", "otu", "asv", "genesymbol", "quad", "transcript", "isoform", "protein",
+    "peptide", "clade", "ensembl", "ensemblgene", "hugosymbol", "pathway",
+    "genefamily", "sku", "stockcode", "isbn", "asin",
+))  # fmt: skip
+NAMES_OF_COUNTS = frozenset((
+    "count", "n", "value", "freq", "frequency", "rating", "score", "play", "quantity", "qty", "tf", "cover",
+    "abundance", "umi", "read", "weight", "times", "purchase", "click", "view", "listen",
+))  # fmt: skip
+_ENDING = re.compile(r"(?:ids?|idx|index|names?|s)$")
+
+
+def stem(header: Any) -> str:
+    """Return a header in small letters, without punctuation and without an ending such as "id" or "s"."""
+    plain = "".join(letter for letter in str(header).lower() if letter.isalnum())
+    known = (NAMES_OF_ROWS, NAMES_OF_FEATURES, NAMES_OF_COUNTS)
+    if any(plain in names for names in known):
+        return plain
+    return "count" if plain.endswith(("count", "counts")) else _ENDING.sub("", plain) or plain
+
+
+def floats_of(column: Any) -> Array:
+    """Return a column as numbers, NaN in place of other entries."""
+    import pandas as pd
+
+    return pd.to_numeric(pd.Series(column), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def numbers_lines(head: str, column: Any) -> bool:
+    """Return whether a column without a header is 0, 1, 2, … or 1, 2, 3, …, as pandas and R number lines."""
+    if head not in ("", NO_NAME):
+        return False
+    values = floats_of(column)
+    return bool(np.all(values == values[:1] + np.arange(len(values))))
+
 
 # --- tables of tools ------------------------------------------------------------------------------
 
 
-class Layout(NamedTuple):
-    """The table of a tool, known by its first headers; without `names`, the first of them names the lines.
+@dataclass(frozen=True)
+class Layout:
+    """The table of a tool: a record is all that reading it takes.
 
-    Columns whose header is wholly matched by `left` are no counts. With `counts`, this column alone has some, of one
-    sample; it and two others of the headers tell the tool, in any order. With `cure`, none has, and the words say what
-    does. A line whose last name is `outside` is a counter.
+    Attributes
+    ----------
+    tool : str
+    header : tuple of str
+        First headers, by which it is known; without `names`, the first of them names the lines.
+    left : str
+        Pattern of headers whose columns are no counts.
+    names : tuple of str
+        Headers of the columns that name the lines together.
+    features_in_rows : bool
+    counts : str
+        Header of the only column with counts, of one sample: it and two others of `header` tell the tool, in any order.
+    cure : str
+        What to do, of a table that has no counts.
+    outside : str
+        Last name of lines that are a counter.
+    suffixes : tuple of str
+        Ends of the names of its files, but for those that any table has.
     """
 
     tool: str
-    header: tuple[str, ...]
+    header: tuple[str, ...] = ()
     left: str = ""
     names: tuple[str, ...] = ()
     features_in_rows: bool = True
     counts: str = ""
     cure: str = ""
     outside: str = ""
+    suffixes: tuple[str, ...] = ()
 
     def made(self, header: Sequence[str]) -> bool:
         """Return whether a table with these headers is of the tool, and has counts or is refused."""
         if self.counts:
             return self.counts in header and len({*self.header[1:]} & {*header} - {self.counts}) > 1
-        known = tuple(header[: len(self.header)]) == self.header
+        known = bool(self.header) and tuple(header[: len(self.header)]) == self.header
         return known and (bool(self.cure) or any(map(self.has_counts, header)))
 
     def has_counts(self, head: str) -> bool:
@@ -59,20 +122,22 @@ class Layout(NamedTuple):
 _TAXA = "metaphlan -t rel_ab_w_read_stats estimates numbers of reads; join those of all samples in one table"
 _RSEM = ("length", "effective_length", "expected_count")
 _MOLECULES = "count them, as pd.crosstab(frame[{cell!r}], frame[{gene!r}]) does, and write the table that it makes"
-TOOLS = (
+TOOLS = [
+    Layout("SigProfiler", suffixes=(".all", ".exome", ".region")),  # known by its types of mutations
     Layout("featureCounts", ("Geneid", "Chr", "Start", "End", "Strand", "Length"), "Chr|Start|End|Strand|Length"),
-    Layout("featureCounts", ("Status",), cure="its lines, as Assigned and Unassigned_Unmapped, say how many reads were "
-           "assigned; read the table beside it, whose name has no .summary"),
-    Layout("salmon", ("Name", "Length", "EffectiveLength", "TPM", "NumReads"), counts="NumReads"),
+    Layout("featureCounts", ("Status",), suffixes=(".summary",), cure="its lines, as Assigned and Unassigned_Unmapped, "
+           "say how many reads were assigned; read the table beside it, whose name has no .summary"),
+    Layout("salmon", ("Name", "Length", "EffectiveLength", "TPM", "NumReads"), counts="NumReads", suffixes=(".sf",)),
     Layout("kallisto", ("target_id", "length", "eff_length", "est_counts", "tpm"), counts="est_counts"),
-    Layout("RSEM", ("gene_id", "transcript_id(s)", *_RSEM), counts="expected_count"),
+    Layout("RSEM", ("gene_id", "transcript_id(s)", *_RSEM), counts="expected_count", suffixes=(".results",)),
     Layout("RSEM", ("transcript_id", "gene_id", *_RSEM), counts="expected_count"),
     Layout("Bracken", ("name", "taxonomy_id", "taxonomy_lvl", "kraken_assigned_reads"), counts="new_est_reads"),
     Layout("Bracken", ("name", "taxonomy_id", "taxonomy_lvl"), r"taxonomy_id|taxonomy_lvl|.*_frac"),
-    Layout("GCT", ("Name", "Description"), "Description"),
-    Layout("mothur", ("Representative_Sequence", "total"), "total"),
-    Layout("mothur", ("label", "Group", "numOtus"), "label|numOtus", ("Group",), features_in_rows=False),
-    Layout("PLINK", ("FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"), "FID|PAT|MAT|SEX|PHENOTYPE", ("IID",), False),
+    Layout("GCT", ("Name", "Description"), "Description", suffixes=(".gct",)),
+    Layout("mothur", ("Representative_Sequence", "total"), "total", suffixes=(".count_table",)),
+    Layout("mothur", ("label", "Group", "numOtus"), "label|numOtus", ("Group",), False, suffixes=(".shared",)),
+    Layout("PLINK", ("FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"), "FID|PAT|MAT|SEX|PHENOTYPE", ("IID",), False,
+           suffixes=(".raw",)),
     Layout("CosMx", ("fov", "cell_ID"), names=("fov", "cell_ID"), features_in_rows=False, outside="0"),
     Layout("Stereo-seq", ("geneID", "x", "y"), cure="its lines are genes of spots: name the spots, as "
            "frame['x'].astype(str) + '_' + frame['y'].astype(str) does, in a table of sample, gene and count"),
@@ -85,9 +150,7 @@ TOOLS = (
            "spectra, 'MS/MS count ...' of each sample, which are read"),
     Layout("Xenium", ("transcript_id", "cell_id"), cure="it lists molecules: "
            + _MOLECULES.format(cell="cell_id", gene="feature_name")),
-)  # fmt: skip
-
-
+]  # fmt: skip
 TXIMPORT = ("abundance", "counts", "length")
 
 
@@ -109,7 +172,7 @@ def read_as_its_tool_says(frame: Any, path: Path) -> Any:
         raise ValueError(f"it is a table of {known.tool} without counts of features: {known.cure}")
     names = known.names or header[:1]
     counted = [each for each in header if known.has_counts(each)]
-    found = frame[counted].set_axis(joined(frame, names), axis="index").rename_axis(index=names[-1])
+    found = frame[counted].set_axis(names_of_lines(frame, names), axis="index").rename_axis(index=names[-1])
     told = [f"{path} is read as a table of {known.tool}"]
     if left := [each for each in header if each not in (*names, *counted)]:
         told.append(f"left out: {', '.join(left)}")
@@ -141,7 +204,7 @@ def _biom(frame: Any, header: list[str]) -> Layout | None:
     return Layout("BIOM", (header[0],), left) if left else None
 
 
-def joined(frame: Any, names: Sequence[str], as_they_are: bool = False) -> Any:
+def names_of_lines(frame: Any, names: Sequence[str], as_they_are: bool = False) -> Any:
     """Return the names of lines from one column or several as text, with white space around them if `as_they_are`."""
     import pandas as pd
 
@@ -225,23 +288,23 @@ class _Table:
         self.read: dict[int, Array | None] = {}
         self.words = OF_FEATURES if self.heads and stem(self.heads[0]) in NAMES_OF_FEATURES else OF_SAMPLES
         self.parts = Counter(part for head in self.heads for part in _parts(head) if part in self.words)
-        self.certain = certain_among(self.heads)
+        self.certain = certain_among(self.heads)  # that no feature has the header
         self.unlike = unlike_among(self.heads)
 
     def about(self) -> About:
         size = len(self.heads)
-        before = self.run(range(size), self.may_be_first)
-        after = self.run(range(size - 1, len(before) - 1, -1), self.may_be_last)
+        before = [*takewhile(self.may_be_first, range(size)[:MOST_ABOUT])]
+        after = [*takewhile(self.may_be_last, range(size - 1, len(before) - 1, -1)[:MOST_ABOUT])]
         unlike = [place for place in (*before, *after) if self.is_unlike(place) and self.numbers(place) is not None]
         inner = range(len(before), size - len(after))
-        known = [place for place in inner if self.is_certain(place)]
+        known = [place for place in inner if self.certain[place]]
         others = [place for place in inner if place not in {*known}]
         names = self.naming(before)
         asked = [place for place in (*before, *known, *after) if place not in names and place not in unlike]
         if not others:  # they are the features
-            others = [place for place in asked if self.numbers(place) is not None and not self.is_certain(place)]
+            others = [place for place in asked if self.numbers(place) is not None and not self.certain[place]]
             return About(names, sorted({*asked} - {*others}))
-        certain = [place for place in asked if self.is_certain(place) or self.numbers(place) is None]
+        certain = [place for place in asked if self.certain[place] or self.numbers(place) is None]
         company = bool(certain) or (bool(names) and names[0] > 0 and not self.counts_lines(0))
         leading = {*before}
         left = [
@@ -272,16 +335,12 @@ class _Table:
             self.read[place] = _numbers(self.frame.iloc[:, place], self.typed)
         return self.read[place]
 
-    def is_certain(self, place: int) -> bool:
-        """Return whether no feature has the header of a column."""
-        return bool(self.certain[place])
-
     def is_unlike(self, place: int) -> bool:
         """Return whether an unknown header at an end is written as hardly any other: ``OS_months`` beside genes."""
         return self.unlike[place] and not self.is_known(place)
 
     def is_known(self, place: int) -> bool:
-        return self.is_word(place) or self.is_certain(place)
+        return self.is_word(place) or self.certain[place]
 
     def is_word(self, place: int) -> bool:
         """Return whether a header is one of the words, or the only one that has one of them beside others."""
@@ -294,10 +353,6 @@ class _Table:
 
     def may_be_last(self, place: int) -> bool:
         return self.is_known(place) or self.is_unlike(place)
-
-    def run(self, places: Sequence[int], may_be: Callable[[int], bool]) -> list[int]:
-        """Return the places, from an end of the table on, of columns that may be about lines."""
-        return [*takewhile(may_be, places[:MOST_ABOUT])]
 
     def names_lines(self, place: int) -> bool:
         """Return whether numbers under a header of samples or features, or none, differ in all lines."""
@@ -396,7 +451,7 @@ def _numbers(column: Any, typed: bool) -> Array | None:
         (typed and is_text) or not (is_text or column.dtype == object)  # the last are dates and categories
     ):
         return None
-    found = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    found = floats_of(column)
     return None if is_text and len(found) and np.isnan(found).all() else found
 
 

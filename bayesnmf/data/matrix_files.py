@@ -1,4 +1,4 @@
-"""Matrices in files, whose names are in files beside them: Matrix Market, 10x Genomics, and what other tools write.
+"""Matrices in files, whose names are in files beside them: of SciPy, Matrix Market, 10x Genomics, and other tools.
 
 Each line of a Matrix Market file is checked, as SciPy drops whatever follows the numbers that it needs. Cell Ranger of
 10x Genomics writes a folder of three files, or one HDF5 file.
@@ -10,6 +10,7 @@ import csv
 import gzip
 import json
 import re
+import zipfile
 import zlib
 from collections import Counter
 from dataclasses import replace
@@ -82,6 +83,38 @@ def _lines(*parts: bytes) -> re.Pattern[bytes]:
 def _text(line: bytes) -> str:
     return shown(line[:60].decode(errors="replace").strip())
 
+
+def read_npz(path: Path) -> Any:
+    """Read a sparse matrix of SciPy, or the only array of NumPy."""
+    from scipy.sparse import load_npz
+
+    if not zipfile.is_zipfile(path):  # NumPy would take it for a pickle, with a misleading error
+        raise ValueError("the file is not a complete zip archive")
+    _check_stored_positions(path)
+    with np.load(path, allow_pickle=False) as arrays:
+        if "format" not in arrays:
+            if len(arrays.files) != 1:
+                raise ValueError(f"it holds {len(arrays.files)} arrays: {', '.join(arrays.files)}")
+            return arrays[arrays.files[0]]
+    sparse = load_npz(path)
+    check_axes(sparse.shape, path)
+    return sparse
+
+
+def _check_stored_positions(path: Path) -> None:
+    """Refuse stored positions that are not whole numbers, as SciPy would truncate them."""
+    parts = ("row", "col", "coords", "indices", "indptr", "offsets")
+    with zipfile.ZipFile(path) as archive:
+        for name in {f"{part}.npy" for part in parts} & {*archive.namelist()}:
+            with archive.open(name) as file:
+                older = np.lib.format.read_magic(file) == (1, 0)
+                read = np.lib.format.read_array_header_1_0 if older else np.lib.format.read_array_header_2_0
+                dtype = read(file)[2]
+            if dtype.kind not in "iu":
+                raise ValueError(f"{name.removesuffix('.npy')} must be whole numbers: found dtype {dtype}")
+
+
+# --- names in files beside a matrix ----------------------------------------------------------------
 
 # As Cell Ranger names them, that of ATAC too:
 MATRIX, BARCODES, FEATURES = "matrix.mtx", "barcodes.tsv", ("features.tsv", "genes.tsv", "peaks.bed")

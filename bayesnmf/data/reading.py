@@ -1,7 +1,8 @@
 """Read counts from files.
 
-Each format has one reader in the table `_FORMATS`. What a reader returns is checked and converted like an array, named
-by the files beside it, and turned if it has features in its rows. Nothing is ever unpickled.
+Each format of files is a record in `FORMATS`, and the table of each tool one in `bayesnmf.data.layouts.TOOLS`. What a
+reader returns is checked and converted like an array, named by the files beside it, and turned if it has features in
+its rows. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -9,13 +10,12 @@ from __future__ import annotations
 import gzip
 import itertools
 import os
-import zipfile
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,13 +23,11 @@ from bayesnmf.checks import check_choice, check_flag, check_path
 from bayesnmf.data.annotated import is_annotated, where_raw_counts_are
 from bayesnmf.data.conversion import convert
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.layouts import warn_of_counters, without_counters
-from bayesnmf.data.long_tables import LAYOUTS, header_of_features
-from bayesnmf.data.matrix_files import Orientation, add_names_beside, matrix_in, read_10x_h5, read_mtx
+from bayesnmf.data.layouts import TOOLS, warn_of_counters, without_counters
+from bayesnmf.data.matrix_files import Orientation, add_names_beside, matrix_in, read_10x_h5, read_mtx, read_npz
 from bayesnmf.data.mutations import read_types
 from bayesnmf.data.suspicions import DataWarning, warn_of_data, warn_of_names, warn_of_scale
-from bayesnmf.data.tables import read_csv, read_parquet, read_tsv, read_txt
-from bayesnmf.places import check_axes
+from bayesnmf.data.tables import LAYOUTS, header_of_features, read_parquet, read_text
 
 MAKERS = {
     "VCF": "SigProfilerMatrixGenerator, or mut_matrix of MutationalPatterns in R",
@@ -60,6 +58,77 @@ def _kind_of_lines(path: Path) -> str | None:
     except (EOFError, OSError, zlib.error):
         return None  # its reader says what is wrong with it
     return None
+
+
+def read_h5ad(path: Path) -> Any:
+    """Read an AnnData file."""
+    try:
+        import anndata
+    except ImportError as error:
+        raise ImportError("reading .h5ad files needs anndata: pip install 'bayesnmf[files]'") from error
+    return anndata.read_h5ad(path)
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of files: how it is read, and what it says.
+
+    Attributes
+    ----------
+    suffixes : tuple of str
+        Ends of the names of its files.
+    content : str
+        What such a file must be, as messages say it.
+    read : callable
+        Function of a path that returns what `bayesnmf.as_counts` takes. That of a table has two more parameters, the
+        `layout` and the word for `missing` entries of `read_counts`, or None.
+    is_table : bool
+        Whether it may be long or wide, and the table of a tool.
+    of_tools : bool
+        Whether files with the suffixes of `bayesnmf.data.layouts.TOOLS` are in this format, too.
+    zipped : bool
+        Whether it is read with ``.gz`` after its suffix, too.
+    nameless : bool
+        Whether its names are in files beside it.
+    oriented : bool
+        Whether it says what its rows are, and cells are put in rows.
+    """
+
+    suffixes: tuple[str, ...]
+    content: str
+    read: Callable[..., Any]
+    is_table: bool = False
+    of_tools: bool = False
+    zipped: bool = False
+    nameless: bool = False
+    oriented: bool = False
+
+    @property
+    def all_suffixes(self) -> list[str]:
+        """Ends of the names of its files, without ``.gz``."""
+        return [*self.suffixes, *(suffix for tool in TOOLS if self.of_tools for suffix in tool.suffixes)]
+
+    def suffix_of(self, path: Path) -> str | None:
+        """Return the end of the name of a file if it is in this format."""
+        ends = [suffix + end for suffix in self.all_suffixes for end in ("", ".gz")[: 1 + self.zipped]]
+        return next((end for end in ends if path.name.lower().endswith(end)), None)
+
+
+def _table(content: str, separators: str, suffixes: tuple[str, ...], of_tools: bool = False) -> Format:
+    return Format(suffixes, content, partial(read_text, separators), is_table=True, of_tools=of_tools, zipped=True)
+
+
+FORMATS = [
+    Format((".npz",), "a SciPy sparse matrix (save_npz) or one 2-D array (numpy.savez)", read_npz, nameless=True),
+    Format((".mtx",), "a Matrix Market file", read_mtx, zipped=True, nameless=True),
+    _table("a comma-separated table of numbers with a header line", ",", (".csv",)),
+    _table("a tab-separated table of numbers with a header line", "\t", (".tsv",)),
+    _table("a table of numbers with a header line, separated by tabs or spaces", "\t, ",
+           (".txt", ".dat", ".data", ".tab", ".tabular", ".counts"), of_tools=True),
+    Format((".parquet",), "a Parquet file with a table of numbers", read_parquet, is_table=True),
+    Format((".h5ad",), "an AnnData file", read_h5ad),
+    Format((".h5",), "an HDF5 file of 10x Genomics", read_10x_h5, oriented=True),
+]  # fmt: skip
 
 
 def read_counts(
@@ -144,26 +213,14 @@ def read_counts(
     Counts(2 rows × 2 features, 3 nonzeros, total 6)
     """
     check_flag(transpose, "transpose")
-    path = check_path(path, "path")
-    if path.is_dir():
-        _check_not_turned(path, transpose)
-        return _read(matrix_in(path), None, layer, feature_labels, layout, missing)
-    return _read(path, bool(transpose), layer, feature_labels, layout, missing)
-
-
-def _read(
-    path: Path,
-    transpose: bool | None,
-    layer: str | None,
-    feature_labels: str | None,
-    layout: str | None,
-    missing: str | None,
-) -> Counts:
-    """Read a file, or with transpose=None the matrix of a 10x folder, which is turned unless its rows are cells."""
-    suffix = _suffix(path)
-    kind = _FORMATS[suffix]
+    path, turn = check_path(path, "path"), bool(transpose)
+    of_folder = path.is_dir()
+    if of_folder:
+        _check_not_turned(path, turn)
+        path = matrix_in(path)
+    kind, suffix = _format_of(path)
     if kind.oriented:
-        _check_not_turned(path, bool(transpose))
+        _check_not_turned(path, turn)
     if layout is not None and check_choice(layout, "layout", LAYOUTS) and not kind.is_table:
         raise ValueError(f"layout is for tables, and {path} is {kind.content}; leave layout out")
     path.open("rb").close()  # raises PermissionError here, before a parser turns it into another error
@@ -181,19 +238,13 @@ def _read(
         counts = convert(values, f"counts in {path}", np.dtype(np.float64), True, layer, feature_labels, missing)
     except TypeError as error:
         raise ValueError(str(error)) from error
-    header = header_of_features(values) if kind.is_table else None
-    tool = getattr(values, "attrs", {}).get("features of") if kind.is_table else None
+    by_header = _shown_by_header(values) if kind.is_table else None
     source = values if is_annotated(values) else None
     del values  # before the counts are copied
     counts, shown_by_names = add_names_beside(counts, path, suffix) if kind.nameless else (counts, None)
     if shown_by_names is None:
         counts, shown_by_names = _with_mutation_types(counts, path)
-    if shown_by_names is None and tool is not None:
-        shown_by_names = Orientation(True, "features", f", as tables of {tool} have")
-    if shown_by_names is None and header is not None:
-        reason = f", as the header {header!r} above them says (replace it by 'sample' if they are samples)"
-        shown_by_names = Orientation(True, "features", reason)
-    if _is_to_turn(path, shown_by_names, transpose):
+    if _is_to_turn(path, shown_by_names or by_header, None if of_folder else turn):
         mask = None if counts.mask is None else counts.mask.turned
         counts = Counts(counts.matrix.T.tocsr(), counts.feature_names, counts.row_names, mask=mask)
     if source is None and not kind.oriented:
@@ -205,17 +256,18 @@ def _read(
     return counts
 
 
-def _suffix(path: Path) -> str:
+def _format_of(path: Path) -> tuple[Format, str]:
+    """Return the format of a file, and its suffix."""
     if path.is_fifo() or path.is_char_device() or path.is_socket():
         raise ValueError(f"{path} must be a file that can be read twice, not a pipe or device; save the data in a file")
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}; check the path (now in {Path.cwd()})")
-    for suffix in _FORMATS:
-        if path.name.lower().endswith(suffix):
-            return suffix
+    for each in FORMATS:
+        if (suffix := each.suffix_of(path)) is not None:
+            return each, suffix
     _check_counted(path, False)
-    named = [each for each in _FORMATS if not each.endswith(".gz")]
-    raise ValueError(f"{path} must end in one of {', '.join(named)}; convert the file to one of these formats")
+    known = ", ".join(suffix for each in FORMATS for suffix in each.all_suffixes)
+    raise ValueError(f"{path} must end in one of {known}; convert the file to one of these formats")
 
 
 def _check_counted(path: Path, is_text: bool) -> None:
@@ -234,6 +286,16 @@ def _check_not_turned(path: Path, transpose: bool) -> None:
             f"{path} must not be transposed: files of 10x Genomics say what their rows are, and cells are put in rows; "
             "leave transpose=True out (--transpose on the command line)"
         )
+
+
+def _shown_by_header(table: Any) -> Orientation | None:
+    """Return that a table has features in its rows, as those of its tool have, or as the header above them says."""
+    if (tool := getattr(table, "attrs", {}).get("features of")) is not None:
+        return Orientation(True, "features", f", as tables of {tool} have")
+    if (header := header_of_features(table)) is not None:
+        reason = f", as the header {header!r} above them says (replace it by 'sample' if they are samples)"
+        return Orientation(True, "features", reason)
+    return None
 
 
 def _with_mutation_types(counts: Counts, path: Path) -> tuple[Counts, Orientation | None]:
@@ -273,75 +335,3 @@ def _is_to_turn(path: Path, shown_by_names: Orientation | None, transpose: bool 
             "so that samples are in rows; transpose=True (--transpose on the command line) says so without this warning"
         )
     return shown_by_names.features_in_rows
-
-
-# --- readers: path -> input for convert ---------------------------------------------------------
-
-
-def _read_npz(path: Path) -> Any:
-    from scipy.sparse import load_npz
-
-    if not zipfile.is_zipfile(path):  # NumPy would take it for a pickle, with a misleading error
-        raise ValueError("the file is not a complete zip archive")
-    _check_stored_positions(path)
-    with np.load(path, allow_pickle=False) as arrays:
-        if "format" not in arrays:
-            if len(arrays.files) != 1:
-                raise ValueError(f"it holds {len(arrays.files)} arrays: {', '.join(arrays.files)}")
-            return arrays[arrays.files[0]]
-    sparse = load_npz(path)
-    check_axes(sparse.shape, path)
-    return sparse
-
-
-def _check_stored_positions(path: Path) -> None:
-    """Refuse stored positions that are not whole numbers, as SciPy would truncate them."""
-    parts = ("row", "col", "coords", "indices", "indptr", "offsets")
-    with zipfile.ZipFile(path) as archive:
-        for name in {f"{part}.npy" for part in parts} & {*archive.namelist()}:
-            with archive.open(name) as file:
-                older = np.lib.format.read_magic(file) == (1, 0)
-                read = np.lib.format.read_array_header_1_0 if older else np.lib.format.read_array_header_2_0
-                dtype = read(file)[2]
-            if dtype.kind not in "iu":
-                raise ValueError(f"{name.removesuffix('.npy')} must be whole numbers: found dtype {dtype}")
-
-
-def _read_h5ad(path: Path) -> Any:
-    try:
-        from anndata import read_h5ad
-    except ImportError as error:
-        raise ImportError("reading .h5ad files needs anndata: pip install 'bayesnmf[files]'") from error
-    return read_h5ad(path)
-
-
-class _Format(NamedTuple):
-    read: Callable[..., Any]
-    content: str
-    nameless: bool = False  # the names may be in a .json file in the same folder
-    oriented: bool = False  # the format says what its rows are
-    is_table: bool = False  # it may be long or wide
-
-
-_NPZ = _Format(_read_npz, "a SciPy sparse matrix (save_npz) or one 2-D array (numpy.savez)", nameless=True)
-_MTX = _Format(read_mtx, "a Matrix Market file", nameless=True)
-_CSV = _Format(read_csv, "a comma-separated table of numbers with a header line", is_table=True)
-_TSV = _Format(read_tsv, "a tab-separated table of numbers with a header line", is_table=True)
-_TXT = _Format(read_txt, "a table of numbers with a header line, separated by tabs or spaces", is_table=True)
-_PARQUET = _Format(read_parquet, "a Parquet file with a table of numbers", is_table=True)
-_H5AD = _Format(_read_h5ad, "an AnnData file")
-_TENX = _Format(read_10x_h5, "an HDF5 file of 10x Genomics", oriented=True)
-_TABLES = (".all", ".exome", ".region", ".dat", ".data", ".tab", ".counts", ".sf", ".results", ".gct", ".shared",
-           ".count_table", ".raw", ".summary", ".tabular")  # fmt: skip
-_FORMATS = {
-    ".npz": _NPZ,
-    ".mtx": _MTX,
-    ".csv": _CSV,
-    ".tsv": _TSV,
-    ".txt": _TXT,
-    **dict.fromkeys(_TABLES, _TXT),
-    ".parquet": _PARQUET,
-    ".h5ad": _H5AD,
-    ".h5": _TENX,
-}
-_FORMATS |= {f"{suffix}.gz": kind for suffix, kind in _FORMATS.items() if kind in (_MTX, _CSV, _TSV, _TXT)}

@@ -17,7 +17,7 @@ from bayesnmf.cli.arguments import read_arguments
 from bayesnmf.cli.entry import build_parser
 from bayesnmf.cli.reading import read_counts_of
 from bayesnmf.data.conversion import as_counts
-from bayesnmf.data.long_tables import NAMES_OF_COUNTS, NAMES_OF_FEATURES, NAMES_OF_ROWS
+from bayesnmf.data.layouts import NAMES_OF_COUNTS, NAMES_OF_FEATURES, NAMES_OF_ROWS
 from bayesnmf.data.reading import read_counts
 
 
