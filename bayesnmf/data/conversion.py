@@ -277,7 +277,7 @@ def check_integer_counts(counts: Counts, why: str, cure: str) -> None:
     if not counts.is_integer:
         data = counts.matrix.data
         first = int(np.argmax(data != np.floor(data)))
-        raise ValueError(f"counts must be whole numbers for {why}: found {_found(counts.matrix, first)}; {cure}")
+        raise ValueError(f"counts must be whole numbers for {why}: found {entry_at(counts.matrix, first)}; {cure}")
 
 
 def _float_dtype(dtype: DTypeLike) -> np.dtype:
@@ -397,16 +397,17 @@ def _check_values(matrix: csr_array, name: str, cure: Callable[[], str]) -> None
     if data.size == 0 or (data.min() >= 0 and np.isfinite(data.max())):  # NaN fails the first comparison
         return
     if not np.isfinite(data).all():
-        where = _found(matrix, int(np.argmin(np.isfinite(data))))
+        where = entry_at(matrix, int(np.argmin(np.isfinite(data))))
         raise ValueError(
             f"{name} must be finite as {data.dtype}: found {where}; replace missing or infinite entries, or give "
             "missing='nan' (--missing nan on the command line) if nobody counted there"
         )
-    where = _found(matrix, int(np.argmax(data < 0)))
+    where = entry_at(matrix, int(np.argmax(data < 0)))
     raise ValueError(f"{name} must be nonnegative: found {where}, as in scaled or corrected data; {cure()}")
 
 
-def _found(matrix: csr_array, position: int) -> str:
+def entry_at(matrix: csr_array, position: int) -> str:
+    """Return a stored entry, its row and its column in words."""
     row = int(np.searchsorted(matrix.indptr, position, side="right")) - 1
     return f"{matrix.data[position]} at row {row}, column {matrix.indices[position]}"
 

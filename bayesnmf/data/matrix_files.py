@@ -214,19 +214,6 @@ def _with_names_of_sides(counts: Counts, path: Path, sides: list[Any]) -> tuple[
     return named, Orientation(in_rows, "features", f", as {sides[0].name} and {sides[1].name} show")
 
 
-def _with_names_beside(counts: Counts, path: Path, beside: list[Any]) -> tuple[Counts, Orientation | None]:
-    """Return counts with the names of features and barcodes; beside `MATRIX` alone, these must be its own."""
-    if not path.name.removesuffix(".gz").endswith(MATRIX):
-        sizes = tuple(len(_read_names(file)[0]) for file in beside)
-        if counts.shape not in (sizes, sizes[::-1]):
-            warn_of_data(
-                f"counts in {path} have no names: {beside[0].name} and {beside[1].name} beside it have {sizes[0]:,} "
-                f"features and {sizes[1]:,} barcodes, and the shape is {counts.shape}; give row_names and feature_names"
-            )
-            return counts, None
-    return _with_10x_names(counts, path, beside)
-
-
 def _with_listed_names(counts: Counts, sidecar: Path) -> Counts:
     try:
         names = json.loads(sidecar.read_text(encoding="utf-8"), object_pairs_hook=_unrepeated)
@@ -266,22 +253,33 @@ def existing_file(path: Path, prefix: str, names: tuple[str, ...]) -> Path | Non
     return next((file for file in files if file.is_file()), None)
 
 
-def _with_10x_names(counts: Counts, path: Path, beside: list[Any]) -> tuple[Counts, Orientation]:
-    """Return the counts with 10x names, assigned by their numbers, and the orientation that the numbers show."""
+def _with_names_beside(counts: Counts, path: Path, beside: list[Any]) -> tuple[Counts, Orientation | None]:
+    """Return counts with the names of features and barcodes, and the orientation that the numbers of these show.
+
+    Beside a matrix with a name of its own, files with other numbers of names are left alone, with a warning.
+    """
     (features, types, columns), (barcodes, _, wide) = (_read_names(file) for file in beside)
+    sizes = len(features), len(barcodes)
+    fitting = counts.shape in (sizes, sizes[::-1])
+    if not fitting and not path.name.removesuffix(".gz").endswith(MATRIX):
+        warn_of_data(
+            f"counts in {path} have no names: {beside[0].name} and {beside[1].name} beside it have {sizes[0]:,} "
+            f"features and {sizes[1]:,} barcodes, and the shape is {counts.shape}; give row_names and feature_names"
+        )
+        return counts, None
     if columns == 1 < wide:
         raise ValueError(
             f"{beside[1].name} must have one barcode in each line: found {wide} columns, and one in {beside[0].name}, "
             f"as if the two were exchanged in {path.parent}; exchange their names"
         )
-    if counts.shape not in ((len(features), len(barcodes)), (len(barcodes), len(features))):
+    if not fitting:
         raise ValueError(
-            f"{path} must have a row for each of {len(features)} features ({beside[0].name}) and a column for each of "
-            f"{len(barcodes)} barcodes ({beside[1].name}), or the reverse: found shape {counts.shape}; "
+            f"{path} must have a row for each of {sizes[0]} features ({beside[0].name}) and a column for each of "
+            f"{sizes[1]} barcodes ({beside[1].name}), or the reverse: found shape {counts.shape}; "
             "remove a header line and whatever else is no name, or rename the files to read the counts without them"
         )
     cells_first = path.name.startswith("cells_x_")  # as kallisto writes a square matrix, and Cell Ranger does not
-    in_rows = counts.shape == (len(features), len(barcodes)) and not (cells_first and len(features) == len(barcodes))
+    in_rows = counts.shape == sizes and not (cells_first and sizes[0] == sizes[1])
     names = (features, barcodes) if in_rows else (barcodes, features)
     reason = f", as the lengths of {beside[0].name} and {beside[1].name} show"
     counts, genes = replace(counts, row_names=names[0], feature_names=names[1]), genes_among(types, path)

@@ -173,7 +173,7 @@ def test_unsorted_and_repeated_entries_are_put_in_order(tmp_path):
     [
         (-1.0, r"rows .* of .*cells\.h5ad must be nonnegative: found -1\.0"),
         (np.nan, r"rows .* of .*cells\.h5ad must be finite"),
-        (1.5, r"counts on disk must be whole numbers up to 4294967295: found 1\.5 in row \d+, column 4 of rows"),
+        (1.5, r"counts on disk must be whole numbers up to 4294967295: found 1\.5 at row \d+, column 4 of rows"),
         (2.0**40, "must be whole numbers up to 4294967295"),
     ],
 )

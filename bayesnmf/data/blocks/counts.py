@@ -19,10 +19,10 @@ from zlib import crc32
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.data.blocks.checks import CountsOnDiskError, check_as_written
+from bayesnmf.data.blocks.checks import CountsOnDiskError
 from bayesnmf.data.blocks.raw import Buffers, RawArray, RowsInFile, TemporaryFolder
 from bayesnmf.data.blocks.sources import Made
-from bayesnmf.data.blocks.store import Store, write_store
+from bayesnmf.data.blocks.store import Store, check_as_written, write_store
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import Mask
 from bayesnmf.types import Array

@@ -12,10 +12,9 @@ import numpy as np
 
 from bayesnmf.checks import check_count, check_path
 from bayesnmf.data.annotated import is_annotated, is_lazy
-from bayesnmf.data.blocks.checks import check_exists
 from bayesnmf.data.blocks.counts import BlockedCounts, StoredMatrix
 from bayesnmf.data.blocks.raw import TemporaryFolder
-from bayesnmf.data.blocks.sources import ANNOTATED, TENX, Source, open_source
+from bayesnmf.data.blocks.sources import ANNOTATED, TENX, Source, check_exists, open_source
 from bayesnmf.data.blocks.store import ABOUT, VERSION, Store, write_store
 from bayesnmf.data.checks import check_may_have_nan
 from bayesnmf.data.conversion import as_counts, is_several, matrix_of, warn_of_all

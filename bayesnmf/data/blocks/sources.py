@@ -6,6 +6,7 @@ A source says its shape and its names, and reads any block of rows. Files are re
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.data.annotated import RAW, chosen_layer, is_annotated, labels_of, where_raw_counts_are
-from bayesnmf.data.blocks.checks import check_compressed_by_rows, check_runs_no_code, check_source
 from bayesnmf.data.matrix_files import open_10x_h5
 
 NONZEROS, ROWS = 2**20, 4096  # read at once: of sparse counts, and rows of others
@@ -131,7 +131,7 @@ def open_source(x: Any, layer: str | None, feature_labels: str | None) -> Source
         What is no source, a layer or labels that are missing, or counts that are stored by columns.
     """
     if isinstance(x, (str, os.PathLike)):
-        return _open_path(check_source(Path(x), (*ANNOTATED, *TENX)), layer, feature_labels)
+        return _open_path(check_exists(Path(x)), layer, feature_labels)
     if is_annotated(x):
         values = chosen_layer(x, "counts", layer)
         _check_order(values, "counts")
@@ -143,6 +143,11 @@ def open_source(x: Any, layer: str | None, feature_labels: str | None) -> Source
 
 
 def _open_path(path: Path, layer: str | None, feature_labels: str | None) -> Source:
+    if path.suffix.lower() not in (*ANNOTATED, *TENX):
+        raise ValueError(
+            f"{path} must end in one of {', '.join((*ANNOTATED, *TENX))} to be read by rows, or be a folder that "
+            "bayesnmf.Blocks has written; read other files with bayesnmf.read_counts"
+        )
     if path.suffix.lower() in TENX:
         values, rows, features, file = open_10x_h5(path)
         return Source(values, str(path), rows, features, values.nnz, file)
@@ -163,7 +168,7 @@ def _open_annotated(path: Path) -> tuple[Any, Any]:
     if path.suffix.lower() == ".zarr":
         import zarr
 
-        check_runs_no_code(path)
+        _check_runs_no_code(path)
         file = zarr.open_group(path, mode="r")
         closing: Any = SimpleNamespace(close=lambda: None)
     else:
@@ -186,9 +191,39 @@ def _open_annotated(path: Path) -> tuple[Any, Any]:
     return closing, SimpleNamespace(X=values, layers=layers, raw=raw, **names)
 
 
+def check_exists(path: Path) -> Path:
+    """Return the path of a file or folder that is there."""
+    if not path.exists():
+        raise FileNotFoundError(f"there is no {path}; check the path (now in {Path.cwd()})")
+    return path
+
+
 def _check_order(values: Any, name: str) -> None:
-    kind = f"{values.format}_matrix" if hasattr(values, "format") else None
-    check_compressed_by_rows(kind, name)
+    """Refuse a sparse matrix on disk that is stored by columns, from which rows cannot be read."""
+    if getattr(values, "format", None) == "csc":
+        raise ValueError(
+            f"{name} is stored by columns (csc_matrix), so that its rows cannot be read one after the other; write it "
+            "again with X.tocsr(), or read it into memory with bayesnmf.read_counts"
+        )
+
+
+def _check_runs_no_code(store: Path) -> None:
+    """Refuse a Zarr store with arrays of pickles, which run code when they are read; not every version of zarr does."""
+    for place, folders, files in os.walk(store):
+        for path in (Path(place) / name for name in {".zarray", ".zmetadata", "zarr.json"} & {*files}):
+            if _names_pickles(json.loads(path.read_text(encoding="utf-8"))):
+                raise ValueError(
+                    f"{path} must name no codec that unpickles, as that may run any code; write the store again "
+                    "without arrays of objects"
+                )
+        if ".zarray" in files:
+            folders.clear()  # of chunks
+
+
+def _names_pickles(about: Any) -> bool:
+    parts = about.values() if isinstance(about, dict) else about if isinstance(about, list) else ()
+    found = isinstance(about, dict) and any(about.get(key) in ("pickle", "numcodecs.pickle") for key in ("id", "name"))
+    return bool(found) or any(map(_names_pickles, parts))
 
 
 def _nnz_of(values: Any) -> int | None:

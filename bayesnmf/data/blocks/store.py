@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -25,17 +26,9 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
-from bayesnmf.data.blocks.checks import (
-    check_as_written,
-    check_indices,
-    check_is_store,
-    check_room,
-    check_rows_of_source,
-    check_starts,
-    check_whole_numbers,
-)
+from bayesnmf.checks import shown
 from bayesnmf.data.blocks.raw import Buffers, Hold, NpyWriter, RawArray, remove_leftovers
-from bayesnmf.data.conversion import matrix_of
+from bayesnmf.data.conversion import entry_at, matrix_of
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.places import check_folder
 from bayesnmf.types import Array
@@ -81,7 +74,7 @@ class Store:
     @classmethod
     def open(cls, folder: Path) -> Store:
         """Open a folder that `write_store` has written."""
-        about = check_is_store(folder / ABOUT, VERSION, _digest)
+        about = _read_about(folder)
         try:
             (n, m), nnz, written = about["shape"], about["nnz"], about["arrays_written"]
             lengths = {"indptr": n + 1, "indices": nnz, "data": nnz, ROW_TOTALS: n, FEATURE_TOTALS: m}
@@ -160,9 +153,14 @@ class Store:
         return digest.hexdigest()
 
     def starts(self, first: int, last: int) -> Array:
-        """Return the positions at which the rows from `first` to `last` begin, and that at which the last one ends."""
+        """Return the positions at which the rows from `first` to `last` begin, and that at which the last one ends.
+
+        They are refused if they are out of order or beyond the nonzeros.
+        """
         starts = self.arrays["indptr"].read(first, last + 1)
-        check_starts(self.folder, starts, self.nnz)
+        check_as_written(
+            starts[0] >= 0 and starts[-1] <= self.nnz and np.all(starts[1:] >= starts[:-1]), self._path("indptr")
+        )
         return starts
 
     def bounds(self, nonzeros: int) -> list[int]:
@@ -183,8 +181,36 @@ class Store:
         starts = self.starts(first, last)
         ends = int(starts[0]), int(starts[-1])
         data, indices = (self.arrays[name].read(*ends, buffers) for name in ("data", "indices"))
-        check_indices(self.folder, indices, self.shape[1])
+        # A compiled loop would look for a feature that does not exist anywhere in memory; negative numbers are largest.
+        known = not len(indices) or indices.view(np.uint32).max() < self.shape[1]
+        check_as_written(known, self._path("indices"))
         return csr_array((data, indices, (starts - starts[0]).astype(np.int32)), shape=(last - first, self.shape[1]))
+
+
+def _read_about(folder: Path) -> dict[str, Any]:
+    """Return what a folder says about its counts; refuse other folders, and a file that was changed."""
+    file = folder / ABOUT
+    try:
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        known, digest = found.pop("version"), found.pop("digest", None)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{folder} must be a folder of counts that bayesnmf has written: {error}") from error
+    if known != VERSION:
+        raise ValueError(
+            f"{folder} must be of version {VERSION}: found {shown(known)}; write it again, with bayesnmf.Blocks of the "
+            "file that the counts are from"
+        )
+    check_as_written(digest == _digest(found), file)
+    return found
+
+
+def check_as_written(same: bool, file: Path) -> None:
+    """Refuse a folder with a file that is not as it was written."""
+    if not same:
+        raise ValueError(
+            f"{file} was changed, damaged or removed after it was written; remove {file.parent}, and begin again with "
+            "the file that the counts are from"
+        )
 
 
 def write_store(folder: Path, source: Any, told: Any) -> Store:
@@ -205,7 +231,13 @@ def write_store(folder: Path, source: Any, told: Any) -> Store:
         enough room on the disk.
     """
     check_folder(folder.parent, "scratch")
-    check_room(folder.parent, source, 6)
+    needed = 0 if source.nnz is None else 6 * source.nnz + 16 * source.shape[0]
+    free = shutil.disk_usage(folder.parent).free
+    if needed > free:
+        raise ValueError(
+            f"scratch needs {needed / 1e9:.1f} GB for {source.name}: {folder.parent} has {free / 1e9:.1f} GB; name a "
+            "folder with more room, as in bayesnmf.Blocks(..., scratch=...)"
+        )
     remove_leftovers(folder.parent, f".{folder.stem}-*")
     with replacing(folder) as temporary:
         temporary.mkdir(mode=0o700)
@@ -264,9 +296,18 @@ def _canonical_blocks(source: Any) -> Iterator[tuple[int, csr_array]]:
     for first, last in source.bounds():
         values = source.read(first, last)
         name = f"rows {first} to {last - 1} of {source.name}"
-        check_rows_of_source(values, (last - first, m), name)
+        if tuple(values.shape) != (last - first, m):
+            raise ValueError(
+                f"{name} must have the shape {(last - first, m)}: found {tuple(values.shape)}; was the file changed?"
+            )
         matrix = matrix_of(values, name, np.dtype(np.float64), source.where_raw_counts_are)
-        check_whole_numbers(matrix, name, np.iinfo(LARGE).max, source.where_raw_counts_are)
+        bad = (matrix.data != np.floor(matrix.data)) | (matrix.data > np.iinfo(LARGE).max)
+        if bad.any():
+            raise ValueError(
+                f"counts on disk must be whole numbers up to {np.iinfo(LARGE).max}: found "
+                f"{entry_at(matrix, int(np.argmax(bad)))} of {name}; {source.where_raw_counts_are()}, or read these "
+                "into memory"
+            )
         yield first, matrix
         reached = last
     assert reached == n
