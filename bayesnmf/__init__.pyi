@@ -27,7 +27,7 @@ from bayesnmf.data.batches import Batch as Batch
 from bayesnmf.data.blocks.opening import Blocks as Blocks
 from bayesnmf.data.conversion import as_counts as as_counts
 from bayesnmf.data.counts import Counts as Counts
-from bayesnmf.data.reading import read_counts as read_counts
+from bayesnmf.data.files import read_counts as read_counts
 from bayesnmf.data.seeds import Seeds as Seeds
 from bayesnmf.data.simulation import Simulation as Simulation
 from bayesnmf.data.simulation import simulate as simulate

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.reading import read_counts
+from bayesnmf.data.files import read_counts
 
 
 def find_file(name: str) -> Path | None:

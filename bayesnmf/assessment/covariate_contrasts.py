@@ -15,7 +15,7 @@ import numpy as np
 from bayesnmf.assessment.checks import check_contrast_weights
 from bayesnmf.data.covariates.checks import check_is_covariate
 from bayesnmf.data.covariates.coding import Coding, label_of, scales_of
-from bayesnmf.data.covariates.reading import design_of, frame_of_design
+from bayesnmf.data.covariates.design import design_of, frame_of_design
 from bayesnmf.results.effects import (
     SCALE_OF_SHARES,
     SCALES,

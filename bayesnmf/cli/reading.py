@@ -17,7 +17,7 @@ def read_counts_of(args: Namespace) -> tuple[Any, tuple[int, int] | None]:
 
         check_has_file(args.transpose)
         return digits().rows(slice(DEFAULT_ROWS)), DIGITS_IMAGE
-    from bayesnmf.data.reading import read_counts
+    from bayesnmf.data.files import read_counts
 
     how: Any = {name: getattr(args, name) for name in ("layer", "feature_labels", "layout")}
     how["missing"] = "nan" if args.missing == "nan" else None
@@ -35,7 +35,7 @@ def read_entries(args: Namespace) -> Any:
         return None if args.missing == "nan" else args.missing
     import pandas as pd
 
-    from bayesnmf.data.reading import read_counts
+    from bayesnmf.data.files import read_counts
 
     entries = read_counts(args.missing, args.transpose)
     return pd.DataFrame(entries.matrix.toarray() > 0, entries.row_names, entries.feature_names)

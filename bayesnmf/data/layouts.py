@@ -92,6 +92,8 @@ class Layout:
         What to do, of a table that has no counts.
     outside : str
         Last name of lines that are a counter.
+    holds : str
+        Entry of the first column that every such table has.
     suffixes : tuple of str
         Ends of the names of its files, but for those that any table has.
     """
@@ -104,6 +106,7 @@ class Layout:
     counts: str = ""
     cure: str = ""
     outside: str = ""
+    holds: str = ""
     suffixes: tuple[str, ...] = ()
 
     def made(self, header: Sequence[str]) -> bool:
@@ -125,8 +128,9 @@ _MOLECULES = "count them, as pd.crosstab(frame[{cell!r}], frame[{gene!r}]) does,
 TOOLS = [
     Layout("SigProfiler", suffixes=(".all", ".exome", ".region")),  # known by its types of mutations
     Layout("featureCounts", ("Geneid", "Chr", "Start", "End", "Strand", "Length"), "Chr|Start|End|Strand|Length"),
-    Layout("featureCounts", ("Status",), suffixes=(".summary",), cure="its lines, as Assigned and Unassigned_Unmapped, "
-           "say how many reads were assigned; read the table beside it, whose name has no .summary"),
+    Layout("featureCounts", ("Status",), holds="Assigned", suffixes=(".summary",), cure="its lines, as "
+           "Assigned and Unassigned_Unmapped, say how many reads were assigned; read the table beside it, whose name "
+           "has no .summary"),
     Layout("salmon", ("Name", "Length", "EffectiveLength", "TPM", "NumReads"), counts="NumReads", suffixes=(".sf",)),
     Layout("kallisto", ("target_id", "length", "eff_length", "est_counts", "tpm"), counts="est_counts"),
     Layout("RSEM", ("gene_id", "transcript_id(s)", *_RSEM), counts="expected_count", suffixes=(".results",)),
@@ -163,10 +167,12 @@ def read_as_its_tool_says(frame: Any, path: Path) -> Any:
         A table of a tool that has no counts.
     """
     header = [str(each) for each in frame.columns]
-    known = next((each for each in TOOLS if each.made(header)), None) or _tximport(header)
+    first = frame.iloc[:, 0].to_numpy() if header else ()
+    known = next((each for each in TOOLS if each.made(header) and (not each.holds or each.holds in first)), None)
+    known = known or _tximport(header)
     if header and header[0].startswith("#") and stem(header[0]) == "otu":
         known = _biom(frame, header)
-    if known is None or (known.header == ("Status",) and "Assigned" not in frame.iloc[:, 0].to_numpy()):
+    if known is None:
         return None
     if known.cure:
         raise ValueError(f"it is a table of {known.tool} without counts of features: {known.cure}")

@@ -16,7 +16,7 @@ from scipy.sparse import coo_array, csr_array
 from bayesnmf.checks import did_you_mean
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts, card_of
-from bayesnmf.data.reading import read_counts
+from bayesnmf.data.files import read_counts
 
 if TYPE_CHECKING:
     import pandas as pd

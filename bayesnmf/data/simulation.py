@@ -15,7 +15,7 @@ from bayesnmf.data.batches import check_totals_free, with_batch
 from bayesnmf.data.checks import check_drawable, check_noise_of_draws, check_totals
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.checks import check_has_formula
-from bayesnmf.data.covariates.reading import read_given, with_covariates
+from bayesnmf.data.covariates.design import read_given, with_covariates
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.several import joined, noise_for, sizes_of
 from bayesnmf.noise.abilities import Distributed, Noise

@@ -161,6 +161,7 @@ def _with_names(path: Path, frame: Any, typed: bool, layout: str | None) -> Any:
     if layout == "wide":
         names, left = ([place for place in places if holds_text(frame.iloc[:, place], typed)
                         or heads[place] in ("", NO_NAME)] for places in (names, left))  # fmt: skip
+        doubtful = unlike = ()
     if len({*names, *left}) == len(heads) > 1:
         raise ValueError("all of its columns are about its rows, and none has counts of features")
     told = [repr(heads[place]) for place in left if not heads[place].startswith("Unnamed: ")]
@@ -171,12 +172,12 @@ def _with_names(path: Path, frame: Any, typed: bool, layout: str | None) -> Any:
             f"{path} has columns about its rows, which are no counts, left out: {', '.join(told)}; remove them to say "
             f"so, or pass {WIDE} if they are counts of features"
         )
-    if doubtful and layout != "wide":
+    if doubtful:
         warn_of_data(
             f"{path} has fractions in {', '.join(repr(heads[place]) for place in doubtful)}, and whole numbers beside: "
             f"it is read as counts of a feature; remove what is about the rows, or pass {WIDE} if it is not"
         )
-    if unlike and layout != "wide":
+    if unlike:
         warn_of_data(
             f"{path} has columns whose headers look unlike all others: "
             f"{', '.join(repr(heads[place]) for place in unlike)}; each is read as counts of a feature: remove what is "
@@ -213,10 +214,6 @@ def _read_header(path: Path, separator: str) -> tuple[list[str], int]:
     Lines before it start with "#". The last of them names the columns if the next line has as many entries and a number
     among them, as in tables of BIOM.
     """
-
-    def entries(*lines: str) -> list[str]:
-        return next(csv.reader(lines, delimiter=separator), [])
-
     with open_text(path) as lines:
         before = []
         for line in lines:
@@ -230,7 +227,7 @@ def _read_header(path: Path, separator: str) -> tuple[list[str], int]:
             line = next(lines, "")
         header = next(csv.reader(itertools.chain([line], lines), delimiter=separator), [])
         below = [*itertools.islice(lines, LINES_BELOW)]
-    named = entries(before[-1]) if before else []
+    named = next(csv.reader(before[-1:], delimiter=separator), [])
     if len(named) > 1 and len(named) == len(header) and any(map(_is_number, header[1:])):
         return named, len(before) - 1
     _check_has_header(header, line, below, separator)
@@ -379,11 +376,12 @@ def long_columns(frame: Any, layout: str | None) -> Columns | None:
     header = [str(each) for each in frame.columns]
     if (named := named_columns(header)) is not None:
         return named
-    if not 2 <= len(header) <= MOST_COLUMNS:
-        return _said_to_be_long(frame, header) if layout == "long" else None
-    pair = _pair(frame, header)
+    few = 2 <= len(header) <= MOST_COLUMNS
+    pair = _pair(frame, header) if few else None
     if pair is None:
-        return _said_to_be_long(frame, header) if layout == "long" else _by_shape(frame, header)
+        if layout == "long":
+            return _said_to_be_long(frame, header)
+        return _by_shape(frame, header) if few else None
     others = _by_name(header)[2] or [place for place in range(len(header)) if _may_be_counts(frame, header, place)]
     others = [place for place in others if place not in pair]
     if len(others) == 1 or (others and layout == "long"):

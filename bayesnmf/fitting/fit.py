@@ -15,7 +15,7 @@ from bayesnmf.data.blocks.opening import open_counts, open_several
 from bayesnmf.data.checks import check_start_has_seeds
 from bayesnmf.data.conversion import as_counts, is_of_matrices, is_several
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.covariates.reading import read_given
+from bayesnmf.data.covariates.design import read_given
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import with_names

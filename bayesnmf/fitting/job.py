@@ -18,7 +18,7 @@ from bayesnmf.data.blocks.checks import check_on_disk, check_room_for_rows
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.checks import check_covariates_served
-from bayesnmf.data.covariates.reading import with_covariates
+from bayesnmf.data.covariates.design import with_covariates
 from bayesnmf.data.several import SeveralCounts, check_weights_served
 from bayesnmf.fitting.checks import (
     check_families,

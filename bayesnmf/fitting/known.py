@@ -14,10 +14,10 @@ import numpy as np
 from bayesnmf.checks import check_rank
 from bayesnmf.data.checks import check_features_in_columns
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.covariates.reading import Covariates
+from bayesnmf.data.covariates.design import Covariates
+from bayesnmf.data.files import read_counts
 from bayesnmf.data.labels import LISTED, Labelled, Order, is_frame, listed, order_of, says_place, split_labels
 from bayesnmf.data.naming import check_distinct
-from bayesnmf.data.reading import read_counts
 from bayesnmf.data.seeds import Seeds, seeds_of
 from bayesnmf.data.suspicions import DataWarning, warn_of_data
 from bayesnmf.fitting.checks import (

@@ -18,7 +18,7 @@ from bayesnmf.data.conversion import check_integer_counts, is_several
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.checks import check_given, check_no_covariates
 from bayesnmf.data.covariates.coding import Coding
-from bayesnmf.data.covariates.reading import design_of
+from bayesnmf.data.covariates.design import design_of
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import of_features

@@ -25,7 +25,7 @@ import numpy as np
 from bayesnmf.checks import check_fraction
 from bayesnmf.data.covariates.checks import check_has_effects
 from bayesnmf.data.covariates.coding import Coding
-from bayesnmf.data.covariates.reading import design_of, names_of_rows
+from bayesnmf.data.covariates.design import design_of, names_of_rows
 from bayesnmf.data.several import check_of_all
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.response.effects import information_of_effects

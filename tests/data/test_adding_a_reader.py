@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 import bayesnmf
-from bayesnmf.data import layouts, reading
+from bayesnmf.data import files, layouts
+from bayesnmf.data.files import Format
 from bayesnmf.data.layouts import Layout
-from bayesnmf.data.reading import Format
 from bayesnmf.data.suspicions import DataWarning
 
 COUNTS = pd.DataFrame([[3, 0, 1], [0, 2, 4]], ["s1", "s2"], ["f1", "f2", "f3"])
@@ -20,7 +20,7 @@ def tool(monkeypatch):
     """A tool whose tables have features in their rows, a score beside the counts and a suffix of their own."""
     record = Layout("Counter 3", ("locus", "score"), "score", suffixes=(".cnt",))
     monkeypatch.setattr(layouts, "TOOLS", [*layouts.TOOLS, record])
-    monkeypatch.setattr(reading, "TOOLS", layouts.TOOLS)
+    monkeypatch.setattr(files, "TOOLS", layouts.TOOLS)
 
 
 @pytest.mark.parametrize("name", ["x.cnt", "x.cnt.gz", "x.tsv"])
@@ -49,7 +49,7 @@ def test_a_table_of_another_tool_without_counts_is_refused(tmp_path, monkeypatch
 def test_another_kind_of_file_is_read_by_its_record(tmp_path, monkeypatch):
     """Its errors say what it must be, and it is among the suffixes of the others."""
     record = Format((".json",), "a list of rows, each with the counts of features", lambda path: read_json(path))
-    monkeypatch.setattr(reading, "FORMATS", [*reading.FORMATS, record])
+    monkeypatch.setattr(files, "FORMATS", [*files.FORMATS, record])
     (tmp_path / "x.json").write_text(json.dumps(COUNTS.T.to_dict()))
     counts = bayesnmf.read_counts(tmp_path / "x.json")
     assert counts.row_names.tolist() == [*COUNTS.index]

@@ -13,8 +13,8 @@ from scipy.sparse import coo_array, csr_array, save_npz
 import bayesnmf
 from bayesnmf import cli
 from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.files import read_counts
 from bayesnmf.data.mutations import sbs96_types
-from bayesnmf.data.reading import read_counts
 
 TYPES = sorted(sbs96_types())
 X = np.random.default_rng(0).poisson(3.0, (8, 5))

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import bayesnmf
 from bayesnmf.data.conversion import as_counts
-from bayesnmf.data.reading import read_counts
+from bayesnmf.data.files import read_counts
 
 QUICK = {"rank": 2, "method": "map", "seed": 0, "options": bayesnmf.MAP(max_iter=2, tol=0.0, algorithm="em")}
 pytestmark = [

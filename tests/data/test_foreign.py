@@ -20,7 +20,7 @@ from scipy.sparse import coo_array
 
 import bayesnmf
 from bayesnmf.data.conversion import as_counts
-from bayesnmf.data.reading import read_counts
+from bayesnmf.data.files import read_counts
 
 TURNED = "features in their rows"
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import bayesnmf
-from bayesnmf.data.reading import read_counts
+from bayesnmf.data.files import read_counts
 
 pytestmark = pytest.mark.filterwarnings(  # anndata under pandas 3
     "ignore:The 'future.infer_string' option is deprecated:DeprecationWarning"

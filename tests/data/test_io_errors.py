@@ -12,7 +12,7 @@ from test_io import WRITERS, X, pytestmark
 
 import bayesnmf
 from bayesnmf import cli
-from bayesnmf.data.reading import read_counts
+from bayesnmf.data.files import read_counts
 
 __all__ = ["pytestmark"]  # the same warnings are expected
 

@@ -16,7 +16,7 @@ import test_mutation_tables as types
 import test_tenx as tenx
 from test_io import pytestmark
 
-from bayesnmf.data.reading import read_counts
+from bayesnmf.data.files import read_counts
 
 __all__ = ["pytestmark"]  # the same warnings are expected
 

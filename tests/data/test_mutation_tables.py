@@ -10,6 +10,7 @@ from realdata import real_counts
 from test_io import pytestmark
 
 import bayesnmf
+from bayesnmf.data.files import read_counts
 from bayesnmf.data.mutations import (
     STRANDS,
     cn48_types,
@@ -20,7 +21,6 @@ from bayesnmf.data.mutations import (
     sbs1536_types,
     sv32_types,
 )
-from bayesnmf.data.reading import read_counts
 
 __all__ = ["pytestmark"]  # the same warnings are expected
 

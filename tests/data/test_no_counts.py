@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 import bayesnmf
 from bayesnmf import cli
 from bayesnmf.data.conversion import as_counts
-from bayesnmf.data.reading import read_counts
+from bayesnmf.data.files import read_counts
 
 COUNTED = np.random.default_rng(5).poisson(np.random.default_rng(6).gamma(0.6, 3.0, 40), (60, 40))
 DEPTH = COUNTED.sum(axis=1, keepdims=True)

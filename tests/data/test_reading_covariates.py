@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from bayesnmf.data.covariates.coding import Coding
+from bayesnmf.data.covariates.design import design_of, frame_of_design, read_covariates
 from bayesnmf.data.covariates.formulas import read_formula
-from bayesnmf.data.covariates.reading import design_of, frame_of_design, read_covariates
 from bayesnmf.data.suspicions import DataWarning
 
 NAMES = np.array(["s0", "s1", "s2", "s3", "s4", "s5"], dtype=object)

@@ -17,8 +17,8 @@ from bayesnmf.cli.arguments import read_arguments
 from bayesnmf.cli.entry import build_parser
 from bayesnmf.cli.reading import read_counts_of
 from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.files import read_counts
 from bayesnmf.data.layouts import NAMES_OF_COUNTS, NAMES_OF_FEATURES, NAMES_OF_ROWS
-from bayesnmf.data.reading import read_counts
 
 
 def written(tmp_path, text, name="x.csv"):

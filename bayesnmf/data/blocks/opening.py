@@ -14,15 +14,15 @@ from bayesnmf.checks import check_count, check_path
 from bayesnmf.data.annotated import is_annotated, is_lazy
 from bayesnmf.data.blocks.counts import BlockedCounts, StoredMatrix
 from bayesnmf.data.blocks.raw import TemporaryFolder
-from bayesnmf.data.blocks.sources import ANNOTATED, TENX, Source, check_exists, open_source
+from bayesnmf.data.blocks.sources import ANNOTATED, TENX, check_exists, open_source
 from bayesnmf.data.blocks.store import ABOUT, VERSION, Store, write_store
 from bayesnmf.data.checks import check_may_have_nan
 from bayesnmf.data.conversion import as_counts, is_several, matrix_of, warn_of_all
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.files import read_counts
 from bayesnmf.data.labels import is_frame, split_labels
 from bayesnmf.data.mask import Mask, without_nan
 from bayesnmf.data.missing import is_nan, with_missing, without_missing
-from bayesnmf.data.reading import read_counts
 from bayesnmf.data.several import SeveralCounts, is_mudata_file, joined, matrices_of, of_each_matrix
 
 NONZEROS = 2**21
@@ -178,16 +178,12 @@ def _on_disk(blocks: Blocks, dtype: Any, told: Any) -> BlockedCounts:
         store = Store.open(folder)
         store.compare(told)
     else:
-        store = _written(folder, given, blocks, told)
+        source = open_source(given, blocks.layer, blocks.feature_labels)
+        try:
+            store = write_store(folder, source, told)
+        finally:
+            source.close()
     return BlockedCounts.of(StoredMatrix(store, np.dtype(dtype), blocks.nonzeros, scratch, keep))
-
-
-def _written(folder: Path, given: Any, blocks: Blocks, told: Any) -> Store:
-    source: Source = open_source(given, blocks.layer, blocks.feature_labels)
-    try:
-        return write_store(folder, source, told)
-    finally:
-        source.close()
 
 
 def default_scratch() -> Path:

@@ -158,9 +158,8 @@ class Store:
         They are refused if they are out of order or beyond the nonzeros.
         """
         starts = self.arrays["indptr"].read(first, last + 1)
-        check_as_written(
-            starts[0] >= 0 and starts[-1] <= self.nnz and np.all(starts[1:] >= starts[:-1]), self._path("indptr")
-        )
+        in_order = starts[0] >= 0 and starts[-1] <= self.nnz and np.all(starts[1:] >= starts[:-1])
+        check_as_written(bool(in_order), self._path("indptr"))
         return starts
 
     def bounds(self, nonzeros: int) -> list[int]:
@@ -182,8 +181,7 @@ class Store:
         ends = int(starts[0]), int(starts[-1])
         data, indices = (self.arrays[name].read(*ends, buffers) for name in ("data", "indices"))
         # A compiled loop would look for a feature that does not exist anywhere in memory; negative numbers are largest.
-        known = not len(indices) or indices.view(np.uint32).max() < self.shape[1]
-        check_as_written(known, self._path("indices"))
+        check_as_written(indices.view(np.uint32).max(initial=0) < self.shape[1], self._path("indices"))
         return csr_array((data, indices, (starts - starts[0]).astype(np.int32)), shape=(last - first, self.shape[1]))
 
 
@@ -204,7 +202,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
     return found
 
 
-def check_as_written(same: bool, file: Path) -> None:
+def check_as_written(same: bool | np.bool, file: Path) -> None:
     """Refuse a folder with a file that is not as it was written."""
     if not same:
         raise ValueError(

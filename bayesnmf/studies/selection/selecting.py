@@ -18,7 +18,7 @@ from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.checks import check_complete, check_start_has_seeds
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.covariates.reading import read_given
+from bayesnmf.data.covariates.design import read_given
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.seeds import Seeds, seeds_of
 from bayesnmf.fitting.checkpointing import keep_each_fit

@@ -27,7 +27,7 @@ from bayesnmf.data.batches import served_with_batch, with_batch
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.checks import check_start_has_seeds
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.covariates.reading import read_given
+from bayesnmf.data.covariates.design import read_given
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.seeds import Seeds
