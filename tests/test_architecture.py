@@ -179,7 +179,7 @@ def test_user_errors_are_raised_by_checks() -> None:
 
     Rooms of one file check by themselves, and so do objects that say themselves what they take.
     """
-    allowed = {"cli/arguments", "cli/reading", 
+    allowed = {"cli/arguments", "cli/reading",
                "data/annotated", "data/batches", "data/blocks/sources", "data/blocks/store", "data/conversion",
                "data/covariates/formulas", "data/covariates/design", "data/labels", "data/layouts",
                "data/matrix_files", "data/naming", "data/real", "data/files", "data/several", "data/tables",

@@ -130,7 +130,8 @@ def test_sums_over_shares_are_those_of_all_entries(whole):
     dense = lost[CODES]
     if mask is not None:
         dense = np.where(mask.hidden(slice(None)), 1.0, dense)
-    shares, (u, v) = UnexposedGroups.of(lost, batches, mask, missing_in_groups(mask, batches)), (rng.random((N, K)), rng.random((M, K)))
+    shares = UnexposedGroups.of(lost, batches, mask, missing_in_groups(mask, batches))
+    u, v = rng.random((N, K)), rng.random((M, K))
     np.testing.assert_allclose(shares.sums_by_row(v), dense @ v)
     np.testing.assert_allclose(shares.sums_by_feature(u), dense.T @ u)
     np.testing.assert_allclose(shares.rows(slice(3, 9)).sums_by_row(v), dense[3:9] @ v)
