@@ -2,7 +2,7 @@
 
 Most functions take a fit, or a mapping from labels to fits as in ``{"map": map_fit, "vi": vi_fit}``; `agreement` takes
 a mapping, `chains` and `structure` take one fit, `calibration` takes one or several results of `bayesnmf.calibrate`,
-and `presence` one of `bayesnmf.assign`. All take ``axes`` to draw on, and most ``figsize``. Each method has a colour
+and `presence` one of `bayesnmf.assign`. All take ``axes`` to draw on, and ``figsize``. Each method has a colour
 (`METHOD_COLOURS`); if all fits are by one method, each fit has its own. Components have the colours of `PALETTE`, in
 their order.
 """
@@ -11,52 +11,31 @@ from typing import Any
 from warnings import warn
 
 from bayesnmf.checks import did_you_mean
-from bayesnmf.plots.calibration import calibration
-from bayesnmf.plots.convergence import convergence
-from bayesnmf.plots.factors import components, top_features
-from bayesnmf.plots.graph import model_graph
-from bayesnmf.plots.groups import group_shares
-from bayesnmf.plots.intervals import loadings_intervals
-from bayesnmf.plots.misfits import misfit
-from bayesnmf.plots.mixing import chains
-from bayesnmf.plots.modes import consensus, modes
-from bayesnmf.plots.mutations import signatures
-from bayesnmf.plots.posteriors import loadings_scatter, posterior_agreement
-from bayesnmf.plots.predictive import predictive_checks
-from bayesnmf.plots.presence import presence
-from bayesnmf.plots.selection import ranks, selection
-from bayesnmf.plots.similarity import agreement
-from bayesnmf.plots.structure import structure
-from bayesnmf.plots.style import METHOD_COLOURS, PALETTE
-from bayesnmf.plots.traces import objectives
-from bayesnmf.plots.volcano import volcano
+from bayesnmf.plots.agreement import agreement as agreement
+from bayesnmf.plots.agreement import posterior_agreement as posterior_agreement
+from bayesnmf.plots.calibration import calibration as calibration
+from bayesnmf.plots.convergence import convergence as convergence
+from bayesnmf.plots.convergence import objectives as objectives
+from bayesnmf.plots.factors import components as components
+from bayesnmf.plots.factors import top_features as top_features
+from bayesnmf.plots.factors import volcano as volcano
+from bayesnmf.plots.graph import model_graph as model_graph
+from bayesnmf.plots.loadings import loadings_intervals as loadings_intervals
+from bayesnmf.plots.loadings import loadings_scatter as loadings_scatter
+from bayesnmf.plots.mixing import chains as chains
+from bayesnmf.plots.modes import consensus as consensus
+from bayesnmf.plots.modes import modes as modes
+from bayesnmf.plots.mutations import signatures as signatures
+from bayesnmf.plots.predictive import misfit as misfit
+from bayesnmf.plots.predictive import predictive_checks as predictive_checks
+from bayesnmf.plots.samples import group_shares as group_shares
+from bayesnmf.plots.samples import presence as presence
+from bayesnmf.plots.samples import structure as structure
+from bayesnmf.plots.selection import ranks as ranks
+from bayesnmf.plots.selection import selection as selection
+from bayesnmf.plots.style import FIGURES, METHOD_COLOURS, PALETTE
 
-__all__ = [
-    "METHOD_COLOURS",
-    "PALETTE",
-    "agreement",
-    "calibration",
-    "chains",
-    "components",
-    "consensus",
-    "convergence",
-    "group_shares",
-    "loadings_intervals",
-    "loadings_scatter",
-    "misfit",
-    "model_graph",
-    "modes",
-    "objectives",
-    "posterior_agreement",
-    "predictive_checks",
-    "presence",
-    "ranks",
-    "selection",
-    "signatures",
-    "structure",
-    "top_features",
-    "volcano",
-]
+__all__ = ["METHOD_COLOURS", "PALETTE", *sorted(FIGURES)]
 
 
 def __getattr__(name: str) -> Any:

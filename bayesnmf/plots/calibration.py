@@ -4,27 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
 from scipy.stats import binom
 
 from bayesnmf.checks import check_choice, check_count, check_words
+from bayesnmf.plots import style
 from bayesnmf.plots.checks import check_calibrations
-from bayesnmf.plots.style import (
-    LEGIBLE,
-    QUIET,
-    SMALL,
-    WIDEST,
-    Look,
-    grid_shape,
-    hide_frame,
-    looks_of_fits,
-    make_panels,
-    share_legend,
-    shorten,
-)
 from bayesnmf.studies.calibration import Calibration
 from bayesnmf.text import p_value
 from bayesnmf.types import Array
@@ -33,13 +21,12 @@ BAND, SIMULATED_BANDS = 0.99, 2000
 PANEL = 2.2  # width of a panel, in inches
 
 
+@style.figure("array of Axes", "Axes to draw on, of shape (2, quantities).")
 def calibration(
     results: Calibration | Mapping[str, Calibration],
     quantities: Iterable[str] | None = None,
     bins: int = 20,
-    *,
-    axes: Any = None,
-    figsize: tuple[float, float] | None = None,
+    **panels: Unpack[style.Panels],
 ) -> Array:
     """Draw rank histograms, and below them the difference of the ranks' distribution from a uniform one.
 
@@ -57,10 +44,6 @@ def calibration(
         Names of the quantities; by default those in all of the calibrations.
     bins : int
         Number of bins of the histograms.
-    axes : array of Axes, optional
-        Axes to draw on, of shape (2, quantities).
-    figsize : tuple of float, optional
-        Width and height in inches.
 
     Returns
     -------
@@ -79,12 +62,12 @@ def calibration(
     named = check_calibrations(results)
     check_count(bins, "bins", minimum=2)
     chosen = _chosen(named, quantities)
-    grid, figure = _grid(len(chosen), figsize, axes)
+    grid, figure = _grid(len(chosen), **panels)
     fewest = min(result.simulations for result in named.values())
     p_values = {label: result.p_values() for label, result in named.items()}
     for quantity, (upper, lower) in zip(chosen, grid.T, strict=True):
         _draw_bands(upper, lower, fewest, bins)
-        for label, look in looks_of_fits(named).items():  # type: ignore[arg-type]
+        for label, look in style.looks_of_fits(named).items():  # type: ignore[arg-type]
             result = named[label]
             pit = result.pit[:, result.quantities.index(quantity)]
             _draw_histogram(upper, pit, bins, look, filled=len(named) == 1)
@@ -94,10 +77,10 @@ def calibration(
     for row, label in zip(grid, ("simulations\n÷ expected", "ECDF − uniform"), strict=True):
         for ax in row:
             if ax is row[0] or ax.get_subplotspec().is_first_col():
-                ax.set_ylabel(label, fontsize=SMALL)
+                ax.set_ylabel(label, fontsize=style.SMALL)
     if figure is not None:
         figure.suptitle(_headline(named), fontsize=11)
-    share_legend(grid[1], figure)
+    style.share_legend(grid[1], figure)
     return grid
 
 
@@ -110,30 +93,28 @@ def _chosen(named: Mapping[str, Calibration], quantities: Iterable[str] | None) 
     return [check_choice(name, "quantities", shared) for name in check_words(quantities, "quantities")]
 
 
-def _grid(count: int, figsize: Any, axes: Any) -> tuple[Array, Any]:
+def _grid(count: int, **panels: Unpack[style.Panels]) -> tuple[Array, Any]:
     """Return axes (2, count); on a new figure, in blocks of two rows."""
-    if axes is not None:
-        return make_panels((2, count), (1, 1), None, axes)
-    blocks, columns = grid_shape(count, PANEL, WIDEST if figsize is None else figsize[0])
-    size = (max(PANEL * columns, LEGIBLE), 3.4 * blocks + 0.8)
-    made, figure = make_panels((2 * blocks, columns), size, figsize)
-    for spare in range(count, blocks * columns):
-        for part in range(2):
-            made[2 * (spare // columns) + part, spare % columns].remove()
-    pairs = [[made[2 * (i // columns) + part, i % columns] for i in range(count)] for part in range(2)]
-    grid = np.empty((2, count), dtype=object)
-    grid[:] = pairs
-    return grid, figure
+    if panels.get("axes") is not None:
+        return style.make_panels((2, count), (1, 1), **panels)
+    width, _ = panels.get("figsize") or (style.WIDEST, None)
+    blocks, columns = style.grid_shape(count, PANEL, width)
+    size = (max(PANEL * columns, style.LEGIBLE), 3.4 * blocks + 0.8)
+    made, figure = style.make_panels((2 * blocks, columns), size, **panels)
+    for part in range(2):
+        for spare in made[part::2].flat[count:]:
+            spare.remove()
+    return np.stack([made[part::2].ravel()[:count] for part in range(2)]), figure
 
 
 def _draw_bands(upper: Axes, lower: Axes, simulations: int, bins: int) -> None:
     tail = (1 - BAND) / 2
     low, high = np.asarray(binom.ppf([tail, 1 - tail], simulations, 1 / bins)) * bins / simulations
     upper.axhspan(low, high, color="0.92", zorder=0)
-    upper.axhline(1, color=QUIET, linewidth=0.8, zorder=1)
+    upper.axhline(1, color=style.QUIET, linewidth=0.8, zorder=1)
     at, below, above = ecdf_band(simulations)
     lower.fill_between(at, below - at, above - at, color="0.92", step="post", linewidth=0, zorder=0)
-    lower.axhline(0, color=QUIET, linewidth=0.8, zorder=1)
+    lower.axhline(0, color=style.QUIET, linewidth=0.8, zorder=1)
 
 
 @lru_cache(maxsize=32)
@@ -145,7 +126,7 @@ def ecdf_band(simulations: int) -> tuple[Array, Array, Array]:
     return at, low, high
 
 
-def _draw_histogram(ax: Axes, pit: Array, bins: int, look: Look, filled: bool) -> None:
+def _draw_histogram(ax: Axes, pit: Array, bins: int, look: style.Look, filled: bool) -> None:
     counts, edges = np.histogram(pit, bins, (0, 1))
     heights = counts * bins / len(pit)
     if filled:
@@ -155,26 +136,24 @@ def _draw_histogram(ax: Axes, pit: Array, bins: int, look: Look, filled: bool) -
     _dress(ax)
 
 
-def _draw_difference(ax: Axes, pit: Array, look: Look, label: str) -> None:
+def _draw_difference(ax: Axes, pit: Array, look: style.Look, label: str) -> None:
     at = np.concatenate([[0.0], np.sort(pit), [1.0]])
     reached = np.concatenate([[0.0], np.arange(1, len(pit) + 1) / len(pit), [1.0]])
     ax.plot(at, reached - at, color=look.colour, linestyle=look.line, linewidth=1.3, label=label)
-    ax.set_xlabel("rank ÷ (draws + 1)", fontsize=SMALL)
-    _dress(ax)
+    _dress(ax, "rank ÷ (draws + 1)")
 
 
-def _dress(ax: Axes) -> None:
+def _dress(ax: Axes, x: str = "") -> None:
     ax.set_xlim(0, 1)
     ax.set_xticks([0, 0.5, 1], ["0", "½", "1"])
-    ax.tick_params(labelsize=SMALL)
-    hide_frame(ax)
+    style.dress(ax, x=x)
 
 
 def _p_words(p_values: Mapping[str, float]) -> str:
     """Return the p-value as text, or the smallest of several and whose it is."""
     label = min(p_values, key=lambda each: p_values[each])
     value = f"p-value {p_value(p_values[label])}"
-    return value if len(p_values) == 1 else f"smallest {value}\n({shorten(label)})"
+    return value if len(p_values) == 1 else f"smallest {value}\n({style.shorten(label)})"
 
 
 def _headline(named: Mapping[str, Calibration]) -> str:

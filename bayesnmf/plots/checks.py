@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from inspect import Signature
 from typing import Any
 
 import numpy as np
@@ -22,16 +23,23 @@ from bayesnmf.studies.calibration import Calibration
 
 def check_fits(fits: Any) -> Mapping[str, Fit]:
     """Return the mapping of labels to fits; label a single fit by its method."""
-    if isinstance(fits, Fit):
-        return {fits.method: fits}
-    if not isinstance(fits, Mapping) or not all(isinstance(fit, Fit) for fit in fits.values()):
-        raise TypeError(
-            f"fits must be a fit, or map labels to fits as in {{'vi': fit}}: found {found_in(fits)}; "
-            "put several fits in a dict"
-        )
-    if not fits:
-        raise ValueError("fits must not be empty; give at least one fit, as in {'vi': fit}")
-    return fits
+    return _by_label(fits, Fit, "fits", "fit", "put several fits in a dict")
+
+
+def check_calibrations(results: Any) -> Mapping[str, Calibration]:
+    """Return calibrations by label; label a single one by its method."""
+    return _by_label(results, Calibration, "results", "calibration", "make one with bayesnmf.calibrate")
+
+
+def _by_label(given: Any, kind: type, name: str, one: str, cure: str) -> Mapping[str, Any]:
+    if isinstance(given, kind):
+        return {given.method: given}  # type: ignore[attr-defined]
+    if not isinstance(given, Mapping) or not all(isinstance(each, kind) for each in given.values()):
+        told = f"{name} must be a {one}, or map labels to {one}s as in {{'vi': {one}}}"
+        raise TypeError(f"{told}: found {found_in(given)}; {cure}")
+    if not given:
+        raise ValueError(f"{name} must not be empty; give at least one {one}, as in {{'vi': {one}}}")
+    return given
 
 
 def check_fits_and_responses(fits: Any) -> tuple[dict[str, Fit], dict[str, Any]]:
@@ -46,14 +54,10 @@ def check_fits_and_responses(fits: Any) -> tuple[dict[str, Fit], dict[str, Any]]
     return checked, {label: each for label, each in given.items() if isinstance(each, LinearResponse)}
 
 
-def check_mapping(fits: Any) -> None:
-    """Refuse a single fit where several are compared."""
+def check_matchable(fits: Mapping[str, Fit]) -> None:
+    """Refuse fits whose components cannot be matched one to one, and a single fit."""
     if isinstance(fits, Fit):
         raise TypeError("fits must map labels to fits, as in {'map': one, 'vi': other}: found a single fit")
-
-
-def check_matchable(fits: Mapping[str, Fit]) -> None:
-    """Refuse fits whose components cannot be matched one to one."""
     fits = check_fits(fits)
     first = next(iter(fits.values()))
     for label, fit in fits.items():
@@ -79,6 +83,17 @@ def check_image_shape(shape: Any, features: int) -> tuple[int, int]:
     if len(shape) != 2 or shape[0] * shape[1] != features:
         raise ValueError(f"image_shape must be (height, width) with {features} pixels: found {shape}")
     return int(shape[0]), int(shape[1])
+
+
+def check_arguments(name: str, taken: Signature, arguments: tuple[Any, ...], settings: Mapping[str, Any]) -> None:
+    """Refuse arguments that a figure does not take, and what is no size of a figure."""
+    try:
+        taken.bind(*arguments, **settings)
+    except TypeError as error:
+        raise TypeError(f"plots.{name}: {error}; help(bayesnmf.plots.{name}) has its arguments") from None
+    size = settings.get("figsize")
+    if size is not None and (np.shape(size) != (2,) or not np.all(np.asarray(size) > 0)):
+        raise ValueError(f"figsize must be width and height in inches, as in figsize=(9, 4): found {shown(size)}")
 
 
 def check_axes(found: int, needed: int) -> None:
@@ -165,20 +180,6 @@ def check_others(fits: Mapping[str, Fit], reference: str) -> None:
         raise ValueError(f"fits must contain a fit besides the reference {reference!r}; add one, as in {{'vi': fit}}")
 
 
-def check_predictive(given: Any, kind: type) -> None:
-    """Refuse anything but predictive checks or a fit."""
-    if not isinstance(given, Fit | kind):
-        raise TypeError(
-            f"checks must be a result of bayesnmf.predictive_checks, or a Fit: found {type(given).__name__}"
-        )
-
-
-def check_selection(given: Any, kind: type) -> None:
-    """Refuse anything but the result of `bayesnmf.select`."""
-    if not isinstance(given, kind):
-        raise TypeError(f"selection must be a result of bayesnmf.select: found {type(given).__name__}")
-
-
 def check_selections(given: Any, kind: type) -> list[Any]:
     """Return results of `bayesnmf.select` as a list; refuse anything else, and an empty one."""
     found = [given] if isinstance(given, kind) or not isinstance(given, Iterable) else list(given)
@@ -218,20 +219,6 @@ def check_any_present(there: np.ndarray, least: float) -> None:
     """Refuse to draw components of which no sample has any."""
     if not there.any():
         raise ValueError(f"least must be a chance that some component has in a sample: found {least}; give a lower one")
-
-
-def check_calibrations(results: Any) -> Mapping[str, Calibration]:
-    """Return calibrations by label; label a single one by its method."""
-    if isinstance(results, Calibration):
-        return {results.method: results}
-    if not isinstance(results, Mapping) or not all(isinstance(result, Calibration) for result in results.values()):
-        raise TypeError(
-            f"results must be a Calibration, or map labels to calibrations: found {type(results).__name__}; "
-            "make one with bayesnmf.calibrate"
-        )
-    if not results:
-        raise ValueError("results must not be empty; give at least one calibration, as in {'vi': result}")
-    return results
 
 
 def check_markers(table: Any, column: str) -> None:

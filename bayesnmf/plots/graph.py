@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,8 +13,8 @@ from bayesnmf.checks import check_flag
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import resolve_priors
+from bayesnmf.plots import style
 from bayesnmf.plots.checks import check_no_priors
-from bayesnmf.plots.style import QUIET, SMALL, make_panels
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_family
 from bayesnmf.priors.specification import PARAMETER, check_model
@@ -29,11 +29,8 @@ SHORT_LABELS = {"PoissonProduct": "Poisson", "ImproperUniform": "flat", "Delta":
 BESIDE = {"row": -1.0, "feature": 1.0, "component": 0.0}
 COLOURS = {"row": "#0072B2", "feature": "#009E73", "component": "#D55E00"}
 RADIUS, STEP, SPREAD = 0.33, 1.2, 1.3
-MARGINS = {  # left, below, right, above
-    "row": (0.22, 0.45, 0.2, 0.12),
-    "feature": (0.2, 0.53, 0.22, 0.2),
-    "component": (0.34, 0.3, 0.34, 0.45),
-}
+MARGINS = {"row": (0.22, 0.45, 0.2, 0.12), "feature": (0.2, 0.53, 0.22, 0.2), "component": (0.34, 0.3, 0.34, 0.45)}
+"""Left, below, right, above."""
 
 
 class Node(NamedTuple):
@@ -46,13 +43,13 @@ class Node(NamedTuple):
     random: bool
 
 
+@style.figure()
 def model_graph(
     model: str | Fit,
     priors: Priors | None = None,
     *,
     augmented: bool = False,
-    axes: Axes | None = None,
-    figsize: tuple[float, float] | None = None,
+    **panels: Unpack[style.Panel],
 ) -> Axes:
     """Draw a model as a plate diagram, read from its NumPyro program.
 
@@ -71,10 +68,6 @@ def model_graph(
     augmented : bool
         Whether to draw the program with the allocations S_ijk of the counts to components. There is one for each
         component and nonzero entry, and they sum to the count.
-    axes : Axes, optional
-        Axes to draw on instead of new ones.
-    figsize : tuple of float, optional
-        Width and height in inches.
 
     Returns
     -------
@@ -95,8 +88,7 @@ def model_graph(
     nodes = read_program(model, Priors() if priors is None else priors, augmented)
     places = arrange(nodes)
     width, height = np.ptp(list(places.values()), axis=0)
-    grid, _ = make_panels((1, 1), (0.95 * width + 1.9, 0.95 * height + 2.2), figsize, axes)
-    canvas: Axes = grid[0, 0]
+    canvas = style.make_panel((0.95 * width + 1.9, 0.95 * height + 2.2), **panels)
     for plate in LETTERS:
         _box(canvas, plate, sizes[plate], [places[name] for name, node in nodes.items() if plate in node.plates])
     for name, node in nodes.items():
@@ -106,8 +98,7 @@ def model_graph(
     canvas.set_aspect("equal")
     canvas.autoscale_view()
     canvas.axis("off")
-    title = model + (" with allocations" if augmented else "")
-    canvas.set_title(title, fontsize=10)
+    canvas.set_title(f"{model} with allocations" if augmented else model, fontsize=10)
     return canvas
 
 
@@ -141,9 +132,8 @@ def read_program(model: str, priors: Priors, augmented: bool) -> dict[str, Node]
             continue
         parents = relations["sample_sample"].get(name, []) + relations["sample_param"].get(name, [])
         plates = tuple(dict.fromkeys(plate for size in shape_of(site) for plate in AXES[size]))
-        nodes[name] = Node(
-            SHORT_LABELS.get(label, label), plates, tuple(parents), name in relations["observed"], random
-        )
+        shown = SHORT_LABELS.get(label, label)
+        nodes[name] = Node(shown, plates, tuple(parents), name in relations["observed"], random)
     return nodes
 
 
@@ -207,7 +197,7 @@ def _box(ax: Axes, plate: str, size: Any, places: list[tuple[float, float]]) -> 
     look: dict[str, Any] = {"fill": False, "edgecolor": COLOURS[plate], "linewidth": 1.2}
     ax.add_patch(FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0,rounding_size=0.12", **look))
     label = f"{plate}s: {size:,}" if isinstance(size, int) else f"{plate}s: {size}"
-    text: dict[str, Any] = {"color": COLOURS[plate], "fontsize": SMALL}
+    text: dict[str, Any] = {"color": COLOURS[plate], "fontsize": style.SMALL}
     if plate == "component":
         ax.text(x + width / 2, top - 0.05, label, ha="center", va="top", **text)
     elif plate == "row":
@@ -218,33 +208,21 @@ def _box(ax: Axes, plate: str, size: Any, places: list[tuple[float, float]]) -> 
 
 def _node(ax: Axes, name: str, node: Node, place: tuple[float, float]) -> None:
     x, y = place
-    style: dict[str, Any] = {
-        "facecolor": "0.82" if node.observed else "white",
-        "edgecolor": "black",
-        "linewidth": 1.1,
-        "zorder": 3,
-    }
+    ground = "0.82" if node.observed else "white"
+    look: dict[str, Any] = {"facecolor": ground, "edgecolor": "black", "linewidth": 1.1, "zorder": 3}
     if node.random:
-        ax.add_patch(Circle(place, RADIUS, **style))
+        ax.add_patch(Circle(place, RADIUS, **look))
     else:
-        ax.add_patch(Rectangle((x - RADIUS, y - RADIUS), 2 * RADIUS, 2 * RADIUS, **style))
-    ax.text(x, y, node.label, ha="center", va="center", fontsize=SMALL, zorder=4)
-    ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # an arrow may pass behind
-    ax.text(
-        x,
-        y - RADIUS - 0.04,
-        name.replace("rate_of_", "rate of\n"),
-        ha="center",
-        va="top",
-        fontsize=SMALL,
-        zorder=4,
-        bbox=ground,
-    )
+        ax.add_patch(Rectangle((x - RADIUS, y - RADIUS), 2 * RADIUS, 2 * RADIUS, **look))
+    ax.text(x, y, node.label, ha="center", va="center", fontsize=style.SMALL, zorder=4)
+    behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # of the name, where an arrow may pass
+    ax.text(x, y - RADIUS - 0.04, name.replace("rate_of_", "rate of\n"), ha="center", va="top", fontsize=style.SMALL,
+            zorder=4, bbox=behind)  # fmt: skip
 
 
 def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
     direction = np.subtract(end, start)
     direction = direction / np.linalg.norm(direction)
     tip, tail = np.subtract(end, (RADIUS + 0.02) * direction), np.add(start, RADIUS * direction)
-    look = {"arrowstyle": "-|>", "color": QUIET, "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0}
+    look = {"arrowstyle": "-|>", "color": style.QUIET, "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0}
     ax.annotate("", (tip[0], tip[1]), (tail[0], tail[1]), arrowprops=look, zorder=2)

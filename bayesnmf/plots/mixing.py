@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import matplotlib as mpl
 import numpy as np
@@ -11,8 +11,8 @@ from scipy.stats import rankdata
 
 from bayesnmf.checks import check_count
 from bayesnmf.fitting.fitted import Fit
+from bayesnmf.plots import style
 from bayesnmf.plots.checks import check_has_chains
-from bayesnmf.plots.style import QUIET, SMALL, called, hide_frame, make_panels, share_legend, shorten
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.mixing import judged_rows, r_hat_and_ess
@@ -27,7 +27,8 @@ class Quantity(NamedTuple):
     draws: Array
 
 
-def chains(fit: Fit, n: int = 3, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Array:
+@style.figure("array of Axes", "Axes to draw on, of shape (n + 1, 2).")
+def chains(fit: Fit, n: int = 3, **panels: Unpack[style.Panels]) -> Array:
     """Draw traces and rank plots of the log joint and of the `n` entries that mixed worst.
 
     The entries are those with the smallest bulk effective sample size among the ones by which the status of the fit is
@@ -41,10 +42,6 @@ def chains(fit: Fit, n: int = 3, *, axes: Any = None, figsize: tuple[float, floa
         Fit by gibbs or nuts.
     n : int
         Number of entries below the log joint.
-    axes : array of Axes, optional
-        Axes to draw on, of shape (n + 1, 2).
-    figsize : tuple of float, optional
-        Width and height in inches.
 
     Returns
     -------
@@ -64,7 +61,7 @@ def chains(fit: Fit, n: int = 3, *, axes: Any = None, figsize: tuple[float, floa
     check_count(n, "n", minimum=0)
     posterior: Draws = fit.posterior  # type: ignore[assignment]
     quantities = [Quantity("log joint (nats)", trace_of_kept(fit)), *worst_entries(fit, posterior, n)]
-    grid, figure = make_panels((len(quantities), 2), (9, 2.1 * len(quantities) + 0.8), figsize, axes)
+    grid, figure = style.make_panels((len(quantities), 2), (9, 2.1 * len(quantities) + 0.8), **panels)
     colours = chain_colours(len(fit.trace))
     for row, quantity in zip(grid, quantities, strict=True):
         _draw_trace(row[0], quantity, colours)
@@ -74,7 +71,7 @@ def chains(fit: Fit, n: int = 3, *, axes: Any = None, figsize: tuple[float, floa
     if figure is not None:
         worst = "\nlog joint, and the entries with the smallest effective sample size (ESS)" if n else ""
         figure.suptitle(f"Chains of {fit.model} by {fit.method}{worst}", fontsize=11)
-    share_legend(grid, figure)
+    style.share_legend(grid, figure)
     return grid
 
 
@@ -87,7 +84,7 @@ def worst_entries(fit: Fit, posterior: Draws, n: int) -> list[Quantity]:
     """Return the entries with the smallest effective sample sizes, of those by which the status is judged."""
     if not n:
         return []
-    titles = [shorten(title, 20) for title in fit.component_titles]
+    titles = [style.shorten(title, 20) for title in fit.component_titles]
     rows = judged_rows(len(fit.row_names), fit.seed)
     components, loadings = posterior.components, posterior.loadings[:, :, rows]
     sizes = [r_hat_and_ess(side)[1].ravel() for side in (components, loadings)]
@@ -96,15 +93,12 @@ def worst_entries(fit: Fit, posterior: Draws, n: int) -> list[Quantity]:
     for place in worst:
         if place < len(sizes[0]):
             k, j = divmod(int(place), components.shape[3])
-            found.append(
-                Quantity(
-                    f"share of {called(fit.feature_names[j], 'feature', 20)}\nin {titles[k]}", components[..., k, j]
-                )
-            )
+            name = f"share of {style.called(fit.feature_names[j], 'feature', 20)}\nin {titles[k]}"
+            found.append(Quantity(name, components[..., k, j]))
         else:
             i, k = divmod(int(place) - len(sizes[0]), loadings.shape[3])
             kind = "loading" if posterior.scale is None else "share"
-            name = f"{kind} of {called(fit.row_names[rows[i]], 'row', 20)}\non {titles[k]}"
+            name = f"{kind} of {style.called(fit.row_names[rows[i]], 'row', 20)}\non {titles[k]}"
             found.append(Quantity(name, loadings[..., i, k]))
     return found
 
@@ -121,10 +115,8 @@ def _draw_trace(ax: Axes, quantity: Quantity, colours: list[Any]) -> None:
     for number, (draws, colour) in enumerate(zip(quantity.draws, colours, strict=True)):
         ax.plot(steps, draws, color=colour, linewidth=0.7, alpha=0.8, label=f"chain {number}")
     r_hat, ess = r_hat_and_ess(quantity.draws)
-    ax.set_title(f"R-hat {r_hat:.3f}, ESS {ess:,.0f} of {quantity.draws.size:,} draws", fontsize=9)
-    ax.set_ylabel(quantity.name, fontsize=9)
-    ax.tick_params(labelsize=SMALL)
-    hide_frame(ax)
+    title = f"R-hat {r_hat:.3f}, ESS {ess:,.0f} of {quantity.draws.size:,} draws"
+    style.dress(ax, title, y=quantity.name, heading=9)
 
 
 def _draw_ranks(ax: Axes, quantity: Quantity, colours: list[Any]) -> None:
@@ -133,9 +125,6 @@ def _draw_ranks(ax: Axes, quantity: Quantity, colours: list[Any]) -> None:
     edges, counts = rank_counts(quantity.draws, bins)
     for heights, colour in zip(counts, colours, strict=True):
         ax.stairs(heights, edges, baseline=None, color=colour, linewidth=1.4)
-    ax.axhline(each / bins, color=QUIET, linestyle="--", linewidth=1)
+    ax.axhline(each / bins, color=style.QUIET, linestyle="--", linewidth=1)
     ax.set_ylim(0, max(counts.max(), each / bins) * 1.15)
-    ax.set_title("ranks of each chain", fontsize=9)
-    ax.set_ylabel("draws in bin", fontsize=9)
-    ax.tick_params(labelsize=SMALL)
-    hide_frame(ax)
+    style.dress(ax, "ranks of each chain", y="draws in bin", heading=9)

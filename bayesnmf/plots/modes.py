@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from bayesnmf.plots import style
 from bayesnmf.plots.checks import check_result
-from bayesnmf.plots.heatmaps import add_colour_bar
-from bayesnmf.plots.style import MARKERS, PALETTE, QUIET, SMALL, colours_of, hide_frame, make_panels
 from bayesnmf.studies.stability.consensus import Consensus
 from bayesnmf.studies.stability.result import Modes
 from bayesnmf.types import Array
@@ -21,7 +20,8 @@ BINS = 40
 MANY = 40  # runs above which dots are smaller
 
 
-def modes(found: Modes, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Array:
+@style.figure("array of two Axes")
+def modes(found: Modes, **panels: Unpack[style.Panels]) -> Array:
     """Draw how far each run is behind the best, and in which runs the components of the best mode come back.
 
     Left: one point for each run, by falling objective, with a colour for each mode; crosses have not converged. The
@@ -33,10 +33,6 @@ def modes(found: Modes, *, axes: Any = None, figsize: tuple[float, float] | None
     ----------
     found : Modes
         Result of `bayesnmf.modes`.
-    axes : array of two Axes, optional
-        Axes to draw on instead of new ones.
-    figsize : tuple of float, optional
-        Width and height in inches.
 
     Returns
     -------
@@ -49,7 +45,7 @@ def modes(found: Modes, *, axes: Any = None, figsize: tuple[float, float] | None
     """
     check_result(found, Modes, "found", "bayesnmf.modes")
     rank = found.best.rank
-    grid, _ = make_panels((1, 2), (9.0, max(3.6, 1.6 + 0.22 * rank)), figsize, axes)
+    grid, _ = style.make_panels((1, 2), (9.0, max(3.6, 1.6 + 0.22 * rank)), **panels)
     left, right = grid.flat
     runs = found.runs.sort_values(["behind", "mode"], kind="stable")
     _draw_distances(left, found, runs)
@@ -59,11 +55,11 @@ def modes(found: Modes, *, axes: Any = None, figsize: tuple[float, float] | None
 
 def _draw_distances(ax: Axes, found: Modes, runs: Any) -> None:
     """Draw the distance of each run from the best objective."""
-    colours = colours_of(max(len(found.table), len(PALETTE)))
+    colours = style.colours_of(max(len(found.table), len(style.PALETTE)))
     for mode in found.table.index:
         places = np.flatnonzero(runs["mode"] == mode)
         part = runs.iloc[places]
-        for converged, marker in ((True, MARKERS[mode % len(MARKERS)]), (False, "x")):
+        for converged, marker in ((True, style.MARKERS[mode % len(style.MARKERS)]), (False, "x")):
             chosen = part["converged"].to_numpy() == converged
             if chosen.any():
                 label = f"mode {mode}: {len(part)} run{'s' if len(part) > 1 else ''}"
@@ -73,16 +69,13 @@ def _draw_distances(ax: Axes, found: Modes, runs: Any) -> None:
                 )  # fmt: skip
     ax.set_yscale("symlog", linthresh=1.0)
     ax.set_ylim(bottom=-0.3, top=max(2.0, 2 * float(runs["behind"].max())))
-    ax.axhline(0, color=QUIET, linewidth=1, zorder=0)
+    ax.axhline(0, color=style.QUIET, linewidth=1, zorder=0)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.set_xlabel("run, by objective")
-    ax.set_ylabel(f"{found.best.objective},\nnats behind the best run")
     more = f", {MOST_IN_LEGEND} of them named" if len(found.table) > MOST_IN_LEGEND else ""
     number = len(found.table)
-    ax.set_title(f"{len(runs)} runs end in {number} mode{'s' if number > 1 else ''}{more}", fontsize=10)
-    ax.tick_params(labelsize=SMALL)
-    ax.legend(fontsize=SMALL, frameon=False)
-    hide_frame(ax)
+    title = f"{len(runs)} runs end in {number} mode{'s' if number > 1 else ''}{more}"
+    style.dress(ax, title, "run, by objective", f"{found.best.objective},\nnats behind the best run", size=10)
+    ax.legend(fontsize=style.SMALL, frameon=False)
 
 
 def _draw_returns(ax: Axes, found: Modes, runs: Any) -> None:
@@ -100,10 +93,11 @@ def _draw_returns(ax: Axes, found: Modes, runs: Any) -> None:
     ax.set_xlabel("run, by mode and objective")
     ax.set_ylabel("component of mode 0")
     ax.set_title(f"runs in which it comes back (dots): cosine above {found.threshold:g}", fontsize=10)
-    add_colour_bar(ax, image, "cosine with the match in the run")
+    style.add_colour_bar(ax, image, "cosine with the match in the run")
 
 
-def consensus(consensus: Consensus, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Array:
+@style.figure("array of two Axes")
+def consensus(consensus: Consensus, **panels: Unpack[style.Panels]) -> Array:
     """Draw the distances between the components of all runs, by cluster, and their local densities.
 
     Left, as the clustergram of cNMF: dark squares on the diagonal are components that come back alike. Components are
@@ -114,10 +108,6 @@ def consensus(consensus: Consensus, *, axes: Any = None, figsize: tuple[float, f
     ----------
     consensus : Consensus
         Result of `bayesnmf.Modes.consensus`.
-    axes : array of two Axes, optional
-        Axes to draw on instead of new ones.
-    figsize : tuple of float, optional
-        Width and height in inches.
 
     Returns
     -------
@@ -128,7 +118,7 @@ def consensus(consensus: Consensus, *, axes: Any = None, figsize: tuple[float, f
     bayesnmf.Modes.consensus : what it draws.
     """
     check_result(consensus, Consensus, "consensus", "bayesnmf.modes(...).consensus()")
-    grid, _ = make_panels((1, 2), (9.0, 4.0), figsize, axes)
+    grid, _ = style.make_panels((1, 2), (9.0, 4.0), **panels)
     left, right = grid.flat
     _draw_clusters(left, consensus)
     _draw_densities(right, consensus)
@@ -156,7 +146,7 @@ def _draw_clusters(ax: Axes, consensus: Consensus) -> None:
     ax.set_xlabel(f"{len(members)} components of all runs")
     value = "–" if np.isnan(consensus.silhouette) else f"{consensus.silhouette:.3f}"
     ax.set_title(f"mean silhouette {value}", fontsize=10)
-    add_colour_bar(ax, image, "Euclidean distance of components of length 1")
+    style.add_colour_bar(ax, image, "Euclidean distance of components of length 1")
 
 
 def _draw_densities(ax: Axes, consensus: Consensus) -> None:
@@ -164,15 +154,17 @@ def _draw_densities(ax: Axes, consensus: Consensus) -> None:
     values, kept = consensus.members["local_density"].to_numpy(), consensus.members["kept"].to_numpy()
     edges = np.linspace(0, 1.05 * max(float(values.max()), min(consensus.density, FARTHEST)), BINS + 1)
     parts = {f"kept: {kept.sum()}": values[kept], f"outliers: {(~kept).sum()}": values[~kept]}
-    ax.hist(list(parts.values()), edges.tolist(), stacked=True, color=[PALETTE[0], PALETTE[1]], label=list(parts))
+    ax.hist(
+        list(parts.values()),
+        edges.tolist(),
+        stacked=True,
+        color=[style.PALETTE[0], style.PALETTE[1]],
+        label=list(parts),
+    )
     if consensus.density <= edges[-1]:
-        ax.axvline(
-            consensus.density, color="black", linestyle="--", linewidth=1, label=f"density={consensus.density:g}"
-        )
+        label = f"density={consensus.density:g}"
+        ax.axvline(consensus.density, color="black", linestyle="--", linewidth=1, label=label)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.set_xlabel("mean distance to the nearest components", fontsize=SMALL)
-    ax.set_ylabel("number of components", fontsize=SMALL)
-    ax.set_title(f"{consensus.kept:.0%} of the components are kept", fontsize=10)
-    ax.tick_params(labelsize=SMALL)
-    ax.legend(fontsize=SMALL, frameon=False)
-    hide_frame(ax)
+    title = f"{consensus.kept:.0%} of the components are kept"
+    style.dress(ax, title, "mean distance to the nearest components", "number of components")
+    ax.legend(fontsize=style.SMALL, frameon=False)

@@ -1,9 +1,13 @@
-"""Mutational signatures as they are usually drawn: a bar for each type, below coloured strips."""
+"""Mutational signatures as they are usually drawn: a bar for each type, below coloured strips.
+
+The order and the colours of the bars are those of SigProfilerPlotting 1.4.3, which draws the figures of COSMIC.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,11 +16,10 @@ from matplotlib.patches import Rectangle
 from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
 from bayesnmf.assessment.matching import Match
+from bayesnmf.data import mutations
 from bayesnmf.fitting.fitted import Fit
+from bayesnmf.plots import style, summaries
 from bayesnmf.plots.checks import check_fits, check_known, check_signatures
-from bayesnmf.plots.strips import STRANDS, Layout, lay_out, runs
-from bayesnmf.plots.style import SMALL, Look, hide_frame, leading, looks_of_fits, make_panels, share_legend, shorten
-from bayesnmf.plots.summaries import Interval, match_fits, named_middles, named_sources, summarise_sums
 from bayesnmf.types import Array
 
 INTERVAL = 0.9
@@ -24,14 +27,14 @@ LINE = 0.19  # height of a strip or of a line of text above a panel, in inches
 WIDTH = 0.8  # of the bars of one type
 
 
+@style.figure("array of Axes", "Axes to draw on, one for each component that is drawn.")
 def signatures(
     fits: Mapping[str, Fit] | Fit,
     known: Match | None = None,
     *,
     n: int | None = None,
     reference: str | None = None,
-    axes: Any = None,
-    figsize: tuple[float, float] | None = None,
+    **panels: Unpack[style.Panels],
 ) -> Array:
     """Draw components of mutation types, one panel each, with 90 % intervals, in the order and the colours of COSMIC.
 
@@ -52,10 +55,6 @@ def signatures(
         Number of components to draw, by default all: those with most expected counts in the reference.
     reference : str, optional
         Label of the fit that determines the bars and the order of the components; by default the first.
-    axes : array of Axes, optional
-        Axes to draw on, one for each component that is drawn.
-    figsize : tuple of float, optional
-        Width and height in inches.
 
     Returns
     -------
@@ -71,14 +70,15 @@ def signatures(
     bayesnmf.match : which known signatures the components are.
     bayesnmf.plots.components : the same for any features.
     """
-    reference, orders = match_fits(fits := check_fits(fits), reference)
+    reference, orders = summaries.match_fits(fits := check_fits(fits), reference)
     target = fits[reference]
-    layout, drawn = lay_out(check_signatures(target.feature_names)), leading(target.expected_sizes, n, target.rank)
+    layout = lay_out(check_signatures(target.feature_names))
+    drawn = style.leading(target.expected_sizes, n, target.rank)
     titles = [_titles(target, known)[k] for k in drawn]
     height = 1.2 + LINE * (2 + any(bar.heading for bar in layout.bars))
-    grid, figure = make_panels((len(drawn), 1), (9, height * len(drawn) + 0.9), figsize, axes)
+    grid, figure = style.make_panels((len(drawn), 1), (9, height * len(drawn) + 0.9), **panels)
     chosen = grid.ravel()
-    found = {label: {strand: summarise_sums(fit, orders[label][drawn], members, INTERVAL)
+    found = {label: {strand: summaries.summarise_sums(fit, orders[label][drawn], members, INTERVAL)
                      for strand, members in layout.members.items()} for label, fit in fits.items()}  # fmt: skip
     for k, ax in enumerate(chosen):
         for turn, strand in enumerate(layout.members):
@@ -88,20 +88,20 @@ def signatures(
                 _intervals(ax, found[label][strand], k, there, (look, label if not turn else ""))
         _dress(ax, layout, titles[k], k == len(chosen) - 1)
     if figure is not None:
-        about = f"{named_middles(fits)}{named_sources(fits, figure)}"
+        about = f"{summaries.named_middles(fits)}{summaries.named_sources(fits, figure)}"
         figure.suptitle(f"Components, each summing to 1: {about}", fontsize=10)
     if len(fits) > 1 or len(layout.members) > 1:
-        share_legend(chosen, figure)
+        style.share_legend(chosen, figure)
     return chosen
 
 
 def _titles(fit: Fit, known: Match | None) -> list[str]:
     """Return the title of each component, with its match in a catalogue."""
     table = check_known(known, fit)
-    titles = [shorten(title) for title in fit.component_titles]
+    titles = [style.shorten(title) for title in fit.component_titles]
     if table is not None:
         for k, name, cosine in zip(table["component"], table["reference"], table["cosine"], strict=True):
-            short = shorten(name)  # which the component may be named after already
+            short = style.shorten(name)  # which the component may be named after already
             titles[k] = f"{short if short == titles[k] else f'{titles[k]}: {short}'} ({cosine:.2f})"
     return titles
 
@@ -113,16 +113,18 @@ def _bars(ax: Axes, layout: Layout, strand: str, places: Array, heights: Array) 
            zorder=1, label=name, **edge)  # fmt: skip
 
 
-def _side_by_side(fits: Mapping[str, Fit], places: Array, width: float) -> list[tuple[str, Look | None, Array]]:
+def _side_by_side(fits: Mapping[str, Fit], places: Array, width: float) -> list[tuple[str, style.Look | None, Array]]:
     """Return for each fit its label, its look if there are several, and its places among those of all."""
-    looks = looks_of_fits(fits)
+    looks = style.looks_of_fits(fits)
     return [
         (label, looks[label] if len(fits) > 1 else None, places + ((turn + 0.5) / len(fits) - 0.5) * 0.75 * width)
         for turn, label in enumerate(fits)
     ]
 
 
-def _intervals(ax: Axes, found: Interval, k: int, places: Array, named: tuple[Look | None, str]) -> None:
+def _intervals(
+    ax: Axes, found: summaries.Interval, k: int, places: Array, named: tuple[style.Look | None, str]
+) -> None:
     look, label = named
     colour = "0.35" if look is None else look.colour
     if found.low is not None and found.high is not None:
@@ -143,23 +145,22 @@ def _dress(ax: Axes, layout: Layout, title: str, is_last: bool) -> None:
         colour = bars[end - 1].colour
         ax.add_patch(Rectangle((start - 0.4, 0.03), end - start - 0.2, LINE, color=colour, transform=where,
                                clip_on=False, linewidth=0))  # fmt: skip
-        ink = "white" if np.dot(to_rgb(colour), (0.3, 0.59, 0.11)) < 0.55 else "black"
+        ink = "white" if np.dot(to_rgb(colour), style.LUMINANCE) < 0.55 else "black"
         ax.text((start + end - 1) / 2, 0.03 + LINE / 2, label, transform=where, ha="center", va="center_baseline",
-                fontsize=SMALL, color=ink)  # fmt: skip
+                fontsize=style.SMALL, color=ink)  # fmt: skip
     headings = [each for each in runs(bar.heading for bar in bars) if each[2]]
     for start, end, heading in headings:
-        ax.text((start + end - 1) / 2, 0.06 + LINE, heading, transform=where, ha="center", va="bottom", fontsize=SMALL)
+        ax.text((start + end - 1) / 2, 0.06 + LINE, heading, transform=where, ha="center", va="bottom",
+                fontsize=style.SMALL)  # fmt: skip
     ax.set_title(title, loc="left", fontsize=10, pad=72 * (0.08 + LINE * (1 + bool(headings))))
     ax.set_xticks([])
     if is_last:
         _name_bars(ax, layout)
-        ax.set_xlabel(kind.label + layout.note, fontsize=SMALL)
+        ax.set_xlabel(kind.label + layout.note, fontsize=style.SMALL)
     ax.tick_params(axis="x", which="both", length=0)
-    ax.tick_params(axis="y", labelsize=SMALL)
     ax.set_xlim(-0.7, len(bars) - 0.3)
     ax.set_ylim(bottom=0)
-    ax.set_ylabel("share", fontsize=SMALL)
-    hide_frame(ax)
+    style.dress(ax, y="share")
 
 
 def _name_bars(ax: Axes, layout: Layout) -> None:
@@ -177,7 +178,144 @@ def _name_bars(ax: Axes, layout: Layout) -> None:
     ax.xaxis.remove_overlapping_locs = False  # the lines do not stand in each other's way
     family = {"family": "monospace"} if kind.staggered else {}  # narrower, so that names do not touch
     for minor, labels in ((False, upper), (True, lower)):
-        ax.set_xticks([place for place, _ in labels], [name for _, name in labels], minor=minor, fontsize=SMALL,
+        ax.set_xticks([place for place, _ in labels], [name for _, name in labels], minor=minor, fontsize=style.SMALL,
                       rotation=90 if kind.turned else 0, **family)  # fmt: skip
     ax.tick_params(axis="x", which="major", pad=3)
-    ax.tick_params(axis="x", which="minor", pad=4 + SMALL * 1.2)
+    ax.tick_params(axis="x", which="minor", pad=4 + style.SMALL * 1.2)
+
+
+# --- what a panel of mutation types looks like --------------------------------------------------------
+
+
+class Bar(NamedTuple):
+    """What is written around one bar; neighbours with the same heading, strip or name share it."""
+
+    heading: str
+    strip: str
+    name: str
+    colour: str
+    below: str = ""
+
+
+class Kind(NamedTuple):
+    """How bars of a kind of types are drawn. `every`: 2 if every second bar is named, from the last below a heading."""
+
+    bar: Callable[[str], Bar]
+    label: str
+    every: int = 1
+    turned: bool = False
+    staggered: bool = False
+    outlined: bool = False
+
+
+class Layout(NamedTuple):
+    """Bars of the features of a fit: what they show, and the positions of their features, by strand."""
+
+    kind: Kind
+    bars: list[Bar]
+    members: dict[str, list[list[int]]]
+    note: str
+
+
+STRANDS = {
+    "T": ("transcribed", "#014666"),
+    "U": ("untranscribed", "#E42926"),
+    "N": ("not transcribed", "#008000"),
+    "B": ("both", "#999999"),
+}
+SUBSTITUTIONS = {"C>A": "#03BCEE", "C>G": "#010101", "C>T": "#E32926", "T>A": "#CAC9C9", "T>C": "#A1CE63",
+                 "T>G": "#EBC6C4"}  # fmt: skip
+DOUBLETS = {"AC": "#03BDEF", "AT": "#0366CC", "CC": "#A2CF63", "CG": "#016601", "CT": "#FF9999", "GC": "#E42926",
+            "TA": "#FFB266", "TC": "#FF8001", "TG": "#CC99FF", "TT": "#4C0199"}  # fmt: skip
+INDELS = {
+    "DelC": "#FDBE6F", "DelT": "#FF8002", "InsC": "#B0DD8B", "InsT": "#36A12E",
+    "DelR2": "#FDCAB5", "DelR3": "#FC8A6A", "DelR4": "#F14432", "DelR5": "#BC191A",
+    "InsR2": "#D0E1F2", "InsR3": "#94C4DF", "InsR4": "#4A98C9", "InsR5": "#1764AB",
+    "DelM2": "#E2E2EF", "DelM3": "#B6B6D8", "DelM4": "#8683BD", "DelM5": "#62409B",
+}  # fmt: skip
+SEGMENTS = {
+    "0": ("#F0F8FF", "#787CE6", "#0000CD"),
+    "1": ("#EBEBEB", "#C5C5C5", "#9F9F9F", "#797979", "#545454"),
+    "2": ("#F5FFFA", "#C0E2C3", "#8BC48E", "#56A858", "#228B22"),
+    "3-4": ("#FFF0F5", "#DEBDEB", "#BE8BE1", "#9D58D7", "#7D26CD"),
+    "5-8": ("#FFFAF0", "#F2DCB3", "#E6BF78", "#D9A23C", "#CD8500"),
+    "9+": ("#FFE4E1", "#E2ADBC", "#C47798", "#A84074", "#8B0A50"),
+}
+VARIANTS = {
+    "del": ("#FFF0F5", "#FFB6C1", "#DB7093", "#FF69B4", "#FF1493"),
+    "tds": ("#FAF0E6", "#F4A460", "#CD853F", "#A0522D", "#8B4513"),
+    "inv": ("#D8BFD8", "#DDA0DD", "#BA55D3", "#8A2BE2", "#663399"),
+    "trans": ("#696969",),
+}
+STATES = {"homdel": "deleted", "LOH": "LOH", "het": "heterozygous"}
+LENGTHS = ("0-100kb", "100kb-1Mb", "1Mb-10Mb", "10Mb-40Mb", ">40Mb")
+SPANS = ("1-10Kb", "10-100Kb", "100Kb-1Mb", "1Mb-10Mb", ">10Mb")
+
+
+def _substitution(name: str) -> Bar:
+    change = name[2:5]
+    return Bar("", change, name[0], SUBSTITUTIONS[change])
+
+
+def _doublet(name: str) -> Bar:
+    return Bar("", f"{name[:2]}>NN", name[3:], DOUBLETS[name[:2]])
+
+
+def _indel(name: str) -> Bar:
+    size, change, where, number = name.split(":")
+    word = {"Del": "deletion", "Ins": "insertion"}[change]
+    longer = size if size != "5" else "5+"
+    shown = mutations.number_with_the_deleted(change, where, int(number))
+    if where == "M":
+        return Bar("microhomology", longer, shown, INDELS[f"DelM{size}"], "its length")
+    if where == "R":
+        return Bar(f">1 bp {word} at repeats", longer, shown, INDELS[f"{change}R{size}"], "repeat units")
+    return Bar(f"1 bp {word}", where, shown, INDELS[change + where], "homopolymer")
+
+
+def _segment(name: str) -> Bar:
+    number, state, length = name.split(":")
+    place = 2 if length == ">1Mb" else LENGTHS.index(length)
+    return Bar(STATES[state], number, length, SEGMENTS[number][place])
+
+
+def _variant(name: str) -> Bar:
+    clustered, kind, *length = name.split("_")
+    place = SPANS.index(length[0]) if length else 0
+    return Bar(clustered, kind if length else "", length[0] if length else "translocation", VARIANTS[kind][place])
+
+
+KINDS = {
+    mutations.sbs96_types: Kind(_substitution, "base before the mutated one; of its four bars, the base after it is "
+                                "A, C, G, T"),
+    mutations.dbs78_types: Kind(_doublet, "doublet that replaces it", staggered=True),
+    mutations.id83_types: Kind(_indel, "length of the homopolymer, number of repeat units, or length of microhomology; "
+                               "every second bar is named", every=2),
+    mutations.cn48_types: Kind(_segment, "length of the segment", turned=True, outlined=True),
+    mutations.sv32_types: Kind(_variant, "length of the variant", turned=True, outlined=True),
+}  # fmt: skip
+
+
+def lay_out(names: Iterable[str]) -> Layout:
+    """Return the bars of all mutation types of one kind, named as in COSMIC."""
+    parts = [mutations.strand_of(name) for name in names]
+    is_wider = {name for _, name in parts} == {*mutations.sbs1536_types()}
+    own = [name[1:-1] if is_wider else name for _, name in parts]
+    types, kind = next((types(), kind) for types, kind in KINDS.items() if {*types()} == {*own})
+    found: dict[tuple[str, str], list[int]] = {}
+    for position, ((strand, _), name) in enumerate(zip(parts, own, strict=True)):
+        found.setdefault((strand, name), []).append(position)
+    strands = [strand for strand in ("", *STRANDS) if (strand, types[0]) in found]
+    members = {strand: [found[strand, name] for name in types] for strand in strands}
+    note = "; summed over the outer bases" if is_wider else ""
+    return Layout(kind, [*map(kind.bar, types)], members, note)
+
+
+def runs(values: Iterable[Any]) -> list[tuple[int, int, Any]]:
+    """Return where each run of equal values begins and ends, and its value."""
+    found, start = [], 0
+    for value, group in groupby(values):
+        end = start + len([*group])
+        found.append((start, end, value))
+        start = end
+    return found

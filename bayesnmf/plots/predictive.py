@@ -1,8 +1,9 @@
-"""Draw observed counts beside replicated ones: could the fitted model have produced the counts?"""
+"""Draw observed counts beside replicated ones: could the fitted model, of one rank or another, have produced them?"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,17 +13,8 @@ from matplotlib.patches import Patch
 from bayesnmf.assessment.predictive_checks import PredictiveChecks
 from bayesnmf.assessment.predictive_checks import predictive_checks as replicate_and_compare
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.plots.style import (
-    METHOD_COLOURS,
-    OTHER_METHOD,
-    QUIET,
-    SMALL,
-    grid_shape,
-    hide_frame,
-    hide_spare,
-    legend_columns,
-    make_panels,
-)
+from bayesnmf.plots import style
+from bayesnmf.plots.checks import check_checks_by_rank, check_result
 from bayesnmf.text import p_value
 from bayesnmf.types import Array
 
@@ -37,9 +29,8 @@ UNITS = {
 }
 
 
-def predictive_checks(
-    checks: PredictiveChecks | Fit, *, axes: Any = None, figsize: tuple[float, float] | None = None
-) -> Array:
+@style.figure("array of Axes", "Axes to draw on, one for each panel: 8, or 6 under dirichlet_poisson.")
+def predictive_checks(checks: PredictiveChecks | Fit, **panels: Unpack[style.Panels]) -> Array:
     """Draw predictive checks: statistics, row and feature totals, and how often each count occurs.
 
     Statistics: the histogram of what refitted replicates show, and a black line at the observed value; left out if too
@@ -54,10 +45,6 @@ def predictive_checks(
     ----------
     checks : PredictiveChecks or Fit
         Result of `bayesnmf.predictive_checks`; for a Fit it is computed, with at most 200 replicates.
-    axes : array of Axes, optional
-        Axes to draw on, one for each panel: 8, or 6 under dirichlet_poisson.
-    figsize : tuple of float, optional
-        Width and height in inches.
 
     Returns
     -------
@@ -67,40 +54,23 @@ def predictive_checks(
     --------
     bayesnmf.predictive_checks : what it draws.
     """
-    found = _checks_of(checks)
+    found = replicate_and_compare(checks) if isinstance(checks, Fit) else checks
+    check_result(found, PredictiveChecks, "checks", "bayesnmf.predictive_checks, or a Fit")
     statistics = [name for name in found.table.index if len(found.replicated[name])]
     sides = [side for side in ("rows", "features") if "observed" in getattr(found, side)]
     number = len(statistics) + len(sides) + 1
-    shape = grid_shape(number, 3.0)
-    grid, figure = make_panels(
-        shape if axes is None else (1, number), (3.0 * shape[1], 2.7 * shape[0] + 0.4), figsize, axes
-    )
-    chosen = hide_spare(grid, number)
-    colour = METHOD_COLOURS.get(found.method, OTHER_METHOD)
+    chosen, figure = style.make_row(number, (3.0, 2.7), 0.4, **panels)
+    colour = style.METHOD_COLOURS.get(found.method, style.OTHER_METHOD)
     for ax, name in zip(chosen, statistics, strict=False):
         _draw_statistic(ax, found, name, colour)
     for ax, side in zip(chosen[len(statistics) :], sides, strict=False):
         _draw_totals(ax, found, side, colour)
     _draw_rootogram(chosen[-1], found, colour)
-    for ax in chosen:
-        ax.tick_params(labelsize=SMALL)
-        hide_frame(ax)
     if figure is not None:
-        keys = _keys(colour, found.interval)
-        columns = legend_columns([key.get_label() for key in keys], figure)
-        figure.legend(handles=keys, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL)
+        style.legend_below(figure, _keys(colour, found.interval))
         made = f"{found.draws} replicated data sets, {found.refits} fitted again"
         figure.suptitle(f"{found.model} by {found.method}: observed and {made}", fontsize=11)
     return chosen
-
-
-def _checks_of(given: Any) -> PredictiveChecks:
-    from bayesnmf.plots.checks import check_predictive
-
-    check_predictive(given, PredictiveChecks)
-    if isinstance(given, PredictiveChecks):
-        return given
-    return replicate_and_compare(given)
 
 
 def _keys(colour: str, interval: float) -> list[Any]:
@@ -111,7 +81,7 @@ def _keys(colour: str, interval: float) -> list[Any]:
         Line2D([], [], color=colour, label=f"their {interval:.0%} intervals"),
         Line2D([], [], color=OBSERVED, label="observed statistic"),
         Line2D([], [], color=OBSERVED, label="observed counts", **point),
-        Line2D([], [], color=QUIET, label="observed total inside its interval", **point),
+        Line2D([], [], color=style.QUIET, label="observed total inside its interval", **point),
     ]
 
 
@@ -120,9 +90,7 @@ def _draw_statistic(ax: Axes, found: PredictiveChecks, name: str, colour: str) -
     values = np.asarray(found.replicated[name])
     ax.hist(values, bins=_bins(values), color=colour, alpha=0.6)
     ax.axvline(row["observed"], color=OBSERVED, linewidth=1.6)
-    ax.set_title(f"{name}\np-value {p_value(row['p_value'])}", fontsize=9)
-    ax.set_xlabel(UNITS[name], fontsize=SMALL)
-    ax.set_ylabel("replicates", fontsize=SMALL)
+    style.dress(ax, f"{name}\np-value {p_value(row['p_value'])}", UNITS[name], "replicates", heading=9)
     ax.set_yticks([])
     ax.ticklabel_format(axis="x", style="plain", useOffset=False)
     ax.locator_params(axis="x", nbins=3)
@@ -146,13 +114,12 @@ def _draw_totals(ax: Axes, found: PredictiveChecks, side: str, colour: str) -> N
     ax.vlines(places, low, high, color=colour, alpha=0.5, linewidth=float(np.clip(150 / len(table), 0.5, 4)))
     outside = (observed < low) | (observed > high)
     size = float(np.clip(400 / len(table), 1, 12))
-    ax.scatter(places[~outside], observed[~outside], s=size, color=QUIET, zorder=3)
+    ax.scatter(places[~outside], observed[~outside], s=size, color=style.QUIET, zorder=3)
     ax.scatter(places[outside], observed[outside], s=2 * size, color=OBSERVED, zorder=4)
     one = side.removesuffix("s")
     usual = f"right model: below {1 - found.interval:.0%}"  # of the totals of new counts just so many
-    ax.set_title(f"{one} totals outside {found.interval:.0%} intervals:\n{outside.mean():.1%} ({usual})", fontsize=9)
-    ax.set_xlabel(f"{side}, sorted by expected total", fontsize=SMALL)
-    ax.set_ylabel("total − expected (counts),\n÷ √expected", fontsize=SMALL)
+    title = f"{one} totals outside {found.interval:.0%} intervals:\n{outside.mean():.1%} ({usual})"
+    style.dress(ax, title, f"{side}, sorted by expected total", "total − expected (counts),\n÷ √expected", heading=9)
     if np.abs(observed).max() > FAR * max(np.abs(low).max(), np.abs(high).max()):
         ax.set_yscale("symlog", linthresh=5)
 
@@ -165,12 +132,79 @@ def _draw_rootogram(ax: Axes, found: PredictiveChecks, colour: str) -> None:
     ax.plot(places, np.sqrt(table["observed"]), "o", color=OBSERVED, markersize=3)
     ticks = _square_ticks(float(table[["observed", "high"]].to_numpy().max()))
     ax.set_yticks(np.sqrt(ticks), [f"{tick:,}" for tick in ticks])
-    ax.set_title("number of entries with each count\n(square-root scale)", fontsize=9)
-    ax.set_xlabel("count", fontsize=SMALL)
-    ax.set_ylabel("entries", fontsize=SMALL)
+    style.dress(ax, "number of entries with each count\n(square-root scale)", "count", "entries", heading=9)
 
 
 def _square_ticks(most: float) -> list[int]:
     """Return a few round numbers from 0 to `most`, evenly spaced by their square roots."""
     exact = np.linspace(0, np.sqrt(max(most, 1.0)), 5) ** 2
     return sorted({int(float(f"{value:.1g}")) for value in exact})
+
+
+@style.figure()
+def misfit(
+    checks: Mapping[int, PredictiveChecks] | Mapping[str, Mapping[int, PredictiveChecks]],
+    **panels: Unpack[style.Panel],
+) -> Axes:
+    """Draw how much worse fits of several ranks describe the counts than a right model would.
+
+    A point is the misfit of the counts, divided by the mean misfit of refitted replicates, which is 1 for a right
+    model; the band has the intervals of the replicates. Points above the band say that the counts vary more than the
+    model allows: the rank is too small, or the noise is not that of the model, which no rank mends.
+
+    Parameters
+    ----------
+    checks : mapping of int to PredictiveChecks, or mapping of str to such mappings
+        Results of `bayesnmf.predictive_checks` by rank, of one series of fits, or of several by label.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    TypeError, ValueError
+        What is no result of `bayesnmf.predictive_checks`, or none at all.
+
+    See Also
+    --------
+    predictive_checks : the checks of one fit, all of them.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> counts = bayesnmf.simulate(size=(20, 10), rank=3, seed=0).counts
+    >>> fits = {rank: bayesnmf.fit(counts, rank=rank, seed=0) for rank in (1, 3)}
+    >>> checks = {rank: bayesnmf.predictive_checks(fit, draws=20, refits=10) for rank, fit in fits.items()}
+    >>> bayesnmf.plots.misfit(checks)  # doctest: +SKIP
+    """
+    series = check_checks_by_rank(checks, PredictiveChecks)
+    ax = style.make_panel((6.5, 4.0), **panels)
+    for place, (label, by_rank) in enumerate(series.items()):
+        _draw_ranks(ax, by_rank, style.shorten(label, 40), place)
+    ax.axhline(1, color=style.QUIET, linewidth=1, zorder=0)
+    style.name_ranks(ax, np.unique([rank for by_rank in series.values() for rank in by_rank]))
+    ax.set_yscale("log")
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_formatter("{x:.2g}")
+    ax.tick_params(which="minor", labelsize=style.SMALL)
+    style.dress(ax, y="misfit, as a multiple of that of a right model", size=10)
+    ax.legend(fontsize=style.SMALL, frameon=False)
+    return ax
+
+
+def _draw_ranks(ax: Axes, by_rank: Mapping[int, PredictiveChecks], label: str, place: int) -> None:
+    """Draw one series of ranks with the interval of its replicates."""
+    ranks = sorted(by_rank)
+    rows: list[Any] = [by_rank[rank].table.loc["misfit"] for rank in ranks]
+    observed, low, high = (
+        np.array([row[name] / row["mean"] for row in rows], float) for name in ("observed", "low", "high")
+    )
+    look: dict[str, Any] = {
+        "color": style.PALETTE[place % len(style.PALETTE)],
+        "marker": style.MARKERS[place % len(style.MARKERS)],
+    }
+    inside = f"{by_rank[ranks[0]].interval:.0%} of the replicates"
+    ax.fill_between(ranks, low, high, color=look["color"], alpha=0.2, linewidth=0,
+                    label=f"{label}: {inside}" if label else inside)  # fmt: skip
+    ax.plot(ranks, observed, label=label or "observed", markersize=5, **look)

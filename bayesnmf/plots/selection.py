@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from textwrap import fill
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bayesnmf.plots.checks import check_selection, check_selections
-from bayesnmf.plots.style import (
-    LEGIBLE,
-    MARKERS,
-    QUIET,
-    SMALL,
-    colours_of,
-    grid_shape,
-    hide_frame,
-    hide_spare,
-    legend_columns,
-    make_panels,
-)
+from bayesnmf.plots import style
+from bayesnmf.plots.checks import check_result, check_selections
 from bayesnmf.studies.selection.record import Candidate
 from bayesnmf.studies.selection.result import Selection
 from bayesnmf.types import Array
@@ -30,8 +19,6 @@ from bayesnmf.types import Array
 LETTERS = 14  # of a title, in an inch
 BEHIND = "nats for each held-out count,\nminus the best"
 OTHER_ROWS = "held-out counts,\nother samples"  # the second panel of held-out scores
-PANEL = 3.0  # width of one of several panels, in inches
-ROOM = 0.08  # of the axis, for the number of a rank
 FAR = 3.0  # times the median distance from the best, beyond which a rank may lie below a panel
 
 
@@ -44,7 +31,8 @@ class Shown(NamedTuple):
     frugal: Candidate | None
 
 
-def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Axes:
+@style.figure()
+def selection(selection: Selection, **panels: Unpack[style.Panel]) -> Axes:
     """Draw scores, evidence or stability against the rank, one line for each model and noise, with one standard error.
 
     A ring marks the best candidate; with held-out scores, a square marks the smallest rank that falls short of it by
@@ -55,10 +43,6 @@ def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, f
     ----------
     selection : Selection
         Result of `bayesnmf.select`.
-    axes : Axes, optional
-        Axes to draw on instead of new ones.
-    figsize : tuple of float, optional
-        Width and height in inches.
 
     Returns
     -------
@@ -69,9 +53,8 @@ def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, f
     ranks : several criteria side by side.
     bayesnmf.select : what it draws.
     """
-    check_selection(selection, Selection)
-    grid, _ = make_panels((1, 1), (6.5, 4.0), figsize, axes)
-    ax: Axes = grid[0, 0]
+    check_result(selection, Selection, "selection", "bayesnmf.select")
+    ax = style.make_panel((6.5, 4.0), **panels)
     by = selection.by
     _draw(ax, Shown(selection, (by.column, by.error), selection.best, selection.one_standard_error))
     ax.set_ylabel(by.label.format(selection.resampled))
@@ -81,16 +64,18 @@ def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, f
     figure: Any = ax.figure
     width = int(LETTERS * ax.get_position().width * figure.get_figwidth())  # so that panels side by side have room
     ax.set_title("\n".join(fill(line, max(width, 20)) for line in lines), fontsize=10)
-    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14)}  # where it hides no line
-    labels = ax.get_legend_handles_labels()[1]
-    below["ncols"] = legend_columns(labels, figure)
-    ax.legend(fontsize=SMALL, frameon=False, **(below if axes is None else {}))
+    below: dict[str, Any] = {}
+    if panels.get("axes") is None:  # where it hides no line
+        columns = style.legend_columns(ax.get_legend_handles_labels()[1], figure)
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": columns}
+    ax.legend(fontsize=style.SMALL, frameon=False, **below)
     return ax
 
 
-def ranks(
-    selections: Selection | Iterable[Selection], *, axes: Any = None, figsize: tuple[float, float] | None = None
-) -> Array:
+@style.figure(
+    "array of Axes", "Axes to draw on, one for each panel: two for held-out counts, one for each of the others."
+)
+def ranks(selections: Selection | Iterable[Selection], **panels: Unpack[style.Panels]) -> Array:
     """Draw what several criteria say of each rank, one panel for each criterion.
 
     Held-out scores are differences from the best, paired by row, with one standard error; those of withheld rows have a
@@ -102,10 +87,6 @@ def ranks(
     ----------
     selections : Selection or iterable of Selection
         Results of `bayesnmf.select`, usually of the same counts by several criteria.
-    axes : array of Axes, optional
-        Axes to draw on, one for each panel: two for held-out counts, one for each of the others.
-    figsize : tuple of float, optional
-        Width and height in inches.
 
     Returns
     -------
@@ -122,25 +103,22 @@ def ranks(
     bayesnmf.select : what it draws.
     """
     chosen = [panel for one in check_selections(selections, Selection) for panel in _panels(one)]
-    shape = grid_shape(len(chosen), PANEL)
-    size = (max(PANEL * shape[1], LEGIBLE), 3.0 * shape[0] + 0.4)
-    grid, figure = make_panels(shape if axes is None else (1, len(chosen)), size, figsize, axes)
-    panels = hide_spare(grid, len(chosen))
-    for ax, (title, label, shown) in zip(panels, chosen, strict=True):
+    drawn, figure = style.make_row(len(chosen), (3.0, 3.0), 0.4, **panels)
+    for ax, (title, label, shown) in zip(drawn, chosen, strict=True):
         _draw(ax, shown)
         threshold = shown.selection.by.threshold
         if threshold is not None:
-            ax.axhline(threshold, color=QUIET, linewidth=1, linestyle="--", zorder=0)
+            ax.axhline(threshold, color=style.QUIET, linewidth=1, linestyle="--", zorder=0)
             ax.set_ylim(0, 1.05)
         else:
             _leave_far_ranks_below(ax)
         ax.set_title(title, fontsize=10)
-        ax.set_ylabel(label, fontsize=SMALL)
+        ax.set_ylabel(label, fontsize=style.SMALL)
         if figure is None:
-            ax.legend(fontsize=SMALL, frameon=False)
+            ax.legend(fontsize=style.SMALL, frameon=False)
     if figure is not None:
-        _share_legends(panels, figure)
-    return panels
+        _share_legends(drawn, figure)
+    return drawn
 
 
 def _panels(one: Selection) -> list[tuple[str, str, Shown]]:
@@ -172,7 +150,7 @@ def _leave_far_ranks_below(ax: Axes) -> None:
     if far.any():
         highest = points[:, 1].max()
         ax.set_ylim(highest - 1.15 * near, min(ax.get_ylim()[1], highest + near))
-        ax.plot(points[far, 0], np.full(far.sum(), 0.02), "v", transform=ax.get_xaxis_transform(), color=QUIET,
+        ax.plot(points[far, 0], np.full(far.sum(), 0.02), "v", transform=ax.get_xaxis_transform(), color=style.QUIET,
                 label="far below")  # fmt: skip
 
 
@@ -185,8 +163,7 @@ def _share_legends(panels: Array, figure: Figure) -> None:
         found |= {label: handle for handle, label in zip(handles, labels, strict=True)
                   if several or handle not in ax.containers}  # fmt: skip
     if found:
-        figure.legend(found.values(), found, loc="outside lower center", ncols=legend_columns(found, figure),
-                      frameon=False, fontsize=SMALL)  # fmt: skip
+        style.legend_below(figure, [*found.values()])
 
 
 def _draw(ax: Axes, shown: Shown) -> None:
@@ -196,27 +173,14 @@ def _draw(ax: Axes, shown: Shown) -> None:
     numbers = np.unique(table.index.get_level_values("rank"))
     step = 0.1 * np.min(np.diff(numbers), initial=1.0)  # beside each other, points of equal models stay visible
     beside = {name: step * (place - (len(names) - 1) / 2) for place, name in enumerate(names)}
-    for place, (name, colour) in enumerate(zip(names, colours_of(len(names)), strict=True)):
+    for place, (name, colour) in enumerate(zip(names, style.colours_of(len(names)), strict=True)):
         told = name if isinstance(name, str) else ", ".join(name)
-        look = {"color": colour, "label": told, "marker": MARKERS[place % len(MARKERS)]}
+        look = {"color": colour, "label": told, "marker": style.MARKERS[place % len(style.MARKERS)]}
         part = table[table.index.droplevel("rank") == name]
         _draw_model(ax, part.set_axis(part.index.get_level_values("rank")), shown.columns, beside[name], look)
     _mark_best(ax, shown, beside)
-    name_ranks(ax, numbers)
-    ax.tick_params(labelsize=SMALL)
-    hide_frame(ax)
-
-
-def name_ranks(ax: Axes, numbers: Array) -> None:
-    """Mark every rank on the axis, and name those that have room."""
-    named, room = [numbers[0]], ROOM * (numbers[-1] - numbers[0])
-    for number in numbers[1:]:
-        if number - named[-1] >= room:
-            named.append(number)
-    ax.set_xticks(named)
-    ax.set_xticks(np.setdiff1d(numbers, named), minor=True)
-    ax.tick_params(axis="x", which="minor", length=3.5)
-    ax.set_xlabel("rank")
+    style.name_ranks(ax, numbers)
+    style.dress(ax)
 
 
 def _draw_model(ax: Axes, part: Any, columns: tuple[str, str], beside: float, look: dict[str, Any]) -> None:

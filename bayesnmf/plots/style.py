@@ -1,21 +1,25 @@
-"""Elements shared by all figures: colours and markers, panels, legends."""
+"""What all figures share: the decorator `figure`, panels, colours and markers, legends, heat maps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 from bayesnmf.checks import check_count
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.options import METHODS
-from bayesnmf.plots.checks import check_axes
+from bayesnmf.plots.checks import check_arguments, check_axes
 from bayesnmf.types import Array
 from bayesnmf.writing import replacing
 
@@ -51,6 +55,71 @@ QUIET = "0.55"
 SHOWN = 12
 """Largest number of components with a colour of their own in one figure, unless more are asked for."""
 OTHERS = "0.8"
+ROOM = 0.08
+"""Part of the axis of ranks that the number of a rank takes."""
+LUMINANCE = (0.3, 0.59, 0.11)
+"""How light red, green and blue are."""
+UPRIGHT, SMALLEST = 0.2, 6
+"""Inches for each number of a heat map, below which they stand upright; below half of it they have this size, too."""
+SLANTED: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+
+
+FIGURES: list[str] = []
+"""Names of the functions that `figure` has made."""
+
+
+class Panels(TypedDict, total=False):
+    """What every figure takes besides its own arguments: axes to draw on, and the size of a new figure."""
+
+    axes: Any
+    figsize: tuple[float, float] | None
+
+
+class Panel(TypedDict, total=False):
+    """The same for a figure of one panel."""
+
+    axes: Axes | None
+    figsize: tuple[float, float] | None
+
+
+def figure[Drawer: Callable[..., Any]](
+    axes: str = "Axes", about: str = "Axes to draw on instead of new ones."
+) -> Callable[[Drawer], Drawer]:
+    """Return a decorator that makes a function a figure: its signature and docstring then have `axes` and `figsize`.
+
+    The function ends its parameters with ``**panels: Unpack[Panels]``, or ``Unpack[Panel]`` if it has one panel, hands
+    them on to `make_panels`, `make_row` or `make_panel`, and returns its axes. Its docstring says nothing of them.
+
+    Parameters
+    ----------
+    axes : str
+        What `axes` are.
+    about : str
+        How many, or of what shape.
+    """
+    told = [f"axes : {axes}, optional", f"    {about}",
+            "figsize : tuple of float, optional", "    Width and height in inches."]  # fmt: skip
+    added = "".join(rf"\n\1{line}" for line in told)
+
+    def decorated(draw: Drawer) -> Drawer:
+        own = signature(draw)
+        *named, panels = own.parameters.values()
+        kinds = (Panels if panels.annotation.endswith("Panels]") else Panel).__annotations__
+        named += [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind.__forward_arg__)
+                  for name, kind in kinds.items()]  # fmt: skip
+        taken = own.replace(parameters=named)
+
+        @wraps(draw)
+        def drawn(*arguments: Any, **settings: Any) -> Any:
+            check_arguments(draw.__name__, taken, arguments, settings)
+            return draw(*arguments, **settings)
+
+        drawn.__doc__ = re.sub(r"\n\n( *)Returns\n", rf"{added}\n\n\1Returns\n", draw.__doc__ or "", count=1)
+        drawn.__signature__ = taken  # type: ignore[attr-defined]
+        FIGURES.append(draw.__name__)
+        return drawn  # type: ignore[return-value]
+
+    return decorated
 
 
 class Look(NamedTuple):
@@ -107,7 +176,7 @@ def colours_of_leading(rank: int, shown: Array) -> list[Any]:
 
 
 def make_panels(
-    shape: tuple[int, int], size: tuple[float, float], figsize: Any = None, axes: Any = None
+    shape: tuple[int, int], size: tuple[float, float], axes: Any = None, figsize: tuple[float, float] | None = None
 ) -> tuple[Array, Figure | None]:
     """Return axes of the given shape, and their figure if it is a new one.
 
@@ -119,14 +188,37 @@ def make_panels(
         Width and height in inches if there is no `figsize`; the width is at most `WIDEST`.
     axes : Axes or array of Axes, optional
         Axes to draw on instead of new ones, one for each panel.
+    figsize : tuple of float, optional
+        Width and height in inches.
     """
     if axes is not None:
         given = np.atleast_1d(np.asarray(axes, dtype=object))
         check_axes(given.size, shape[0] * shape[1])
         return given.reshape(shape), None
-    size = (min(size[0], WIDEST), size[1])
-    figure, made = plt.subplots(*shape, figsize=figsize or size, squeeze=False, layout="constrained")
-    return made, figure
+    size = figsize or (min(size[0], WIDEST), size[1])
+    made, axes = plt.subplots(*shape, figsize=size, squeeze=False, layout="constrained")
+    return axes, made
+
+
+def make_panel(size: tuple[float, float], **panel: Unpack[Panel]) -> Axes:
+    """Return the axes of the only panel."""
+    made: Axes = make_panels((1, 1), size, **panel)[0][0, 0]
+    return made
+
+
+def make_row(
+    number: int, size: tuple[float, float], around: float, least: float = LEGIBLE, **panels: Unpack[Panels]
+) -> tuple[Array, Figure | None]:
+    """Return panels, (number,), and their figure if it is a new one, in which they fill a grid evenly.
+
+    Each panel has this size in inches; `around` is the height of what stands above and below them, and `least` the
+    smallest width of the figure.
+    """
+    rows, columns = grid_shape(number, size[0]) if panels.get("axes") is None else (1, number)
+    grid, made = make_panels((rows, columns), (max(size[0] * columns, least), size[1] * rows + around), **panels)
+    for spare in grid.flat[number:]:
+        spare.remove()
+    return grid.flat[:number], made
 
 
 def grid_shape(count: int, width: float, most: float = WIDEST) -> tuple[int, int]:
@@ -135,22 +227,19 @@ def grid_shape(count: int, width: float, most: float = WIDEST) -> tuple[int, int
     return rows, -(-count // rows)
 
 
-def hide_spare(axes: Array, used: int) -> Array:
-    """Remove the panels of a grid after the first `used`; return the others in one row."""
-    for spare in axes.flat[used:]:
-        spare.remove()
-    return axes.flat[:used]
-
-
 def share_legend(axes: Array, figure: Figure | None) -> None:
     """Draw the first panel's legend once: below a new figure, or in the first of the given axes."""
     first: Axes = axes.flat[0]
-    handles, labels = first.get_legend_handles_labels()
     if figure is None:
-        first.legend(handles, labels, fontsize=SMALL)
+        first.legend(fontsize=SMALL)
     else:
-        figure.legend(handles, labels, loc="outside lower center", ncols=legend_columns(labels, figure), frameon=False,
-                      fontsize=SMALL)  # fmt: skip
+        legend_below(figure, first.get_legend_handles_labels()[0])
+
+
+def legend_below(figure: Figure, handles: Sequence[Any], columns: int | None = None, **more: Any) -> None:
+    """Draw one legend below all panels, with as many columns as there is room for."""
+    columns = columns or legend_columns([str(each.get_label()) for each in handles], figure)
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL, **more)
 
 
 def legend_columns(labels: Iterable[str], figure: Figure) -> int:
@@ -163,6 +252,57 @@ def legend_columns(labels: Iterable[str], figure: Figure) -> int:
 def hide_frame(axes: Axes) -> None:
     """Hide the top and right sides of the frame."""
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def dress(ax: Axes, title: str = "", x: str = "", y: str = "", *, size: float = SMALL, heading: float = 10) -> None:
+    """Name a panel and its axes, with small text at its ticks and without a frame above and to the right."""
+    if title:
+        ax.set_title(title, fontsize=heading)
+    if x:
+        ax.set_xlabel(x, fontsize=size)
+    if y:
+        ax.set_ylabel(y, fontsize=size)
+    ax.tick_params(labelsize=SMALL)
+    hide_frame(ax)
+
+
+def name_ranks(ax: Axes, numbers: Array) -> None:
+    """Mark every rank on the axis, and name those that have room."""
+    named, room = [numbers[0]], ROOM * (numbers[-1] - numbers[0])
+    for number in numbers[1:]:
+        if number - named[-1] >= room:
+            named.append(number)
+    ax.set_xticks(named)
+    ax.set_xticks(np.setdiff1d(numbers, named), minor=True)
+    ax.tick_params(axis="x", which="minor", length=3.5)
+    ax.set_xlabel("rank")
+
+
+def write_numbers(ax: Axes, image: AxesImage, values: Array, pattern: str, least: float = -np.inf) -> None:
+    """Write values of at least `least` into the fields of an image, white on dark colours."""
+    for (i, j), value in np.ndenumerate(values):
+        if value >= least:
+            dark = np.dot(image.to_rgba(np.array([[value]]))[0, 0, :3], LUMINANCE) < 0.5
+            ax.text(j, i, pattern.format(value), ha="center", va="center", fontsize=SMALL,
+                    color="white" if dark else "black")  # fmt: skip
+
+
+def add_colour_bar(ax: Axes, image: AxesImage, label: str, fraction: float = 0.05) -> None:
+    """Draw a colour bar beside a panel; the ticks of the heat map lose their marks."""
+    image.axes.tick_params(labelsize=SMALL, length=0)
+    bar: Any = ax.figure.colorbar(image, ax=ax, fraction=fraction)
+    bar.set_label(label, fontsize=SMALL)
+    bar.ax.tick_params(labelsize=SMALL)
+
+
+def turned(ax: Axes, named: bool, number: int) -> dict[str, Any]:
+    """Return how names or numbers below a panel are written: names slanted, numbers without room upright or small."""
+    if named:
+        return {**SLANTED, "fontsize": SMALL}
+    figure: Any = ax.figure
+    room = ax.get_position().width * figure.get_figwidth() / number
+    small = {"fontsize": SMALL if room > UPRIGHT / 2 else SMALLEST}
+    return {"rotation": 90, **small} if room < UPRIGHT else small
 
 
 def called(name: Any, kind: str, most: int = 28) -> str:

@@ -7,12 +7,14 @@ from textwrap import fill
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bayesnmf.checks import check_choice
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference import alignment
 from bayesnmf.options import METHODS
+from bayesnmf.plots import style
 from bayesnmf.plots.checks import check_matchable
 from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals
 from bayesnmf.results.shares import shares_of
@@ -43,6 +45,25 @@ class Interval(NamedTuple):
     def named(self, label: str) -> str:
         """Return the label of a fit with the kind of its intervals, unless the label says it."""
         return label if label in self.kind else f"{label}{self.kind}"
+
+    def draw(
+        self,
+        ax: Axes,
+        row: int,
+        places: Array,
+        look: style.Look,
+        label: str,
+        *,
+        width: float,
+        size: float,
+        across: bool,
+    ) -> None:
+        """Draw one row of the numbers at these places, upright or across, with a marker at each middle."""
+        if self.low is not None and self.high is not None:
+            lines = ax.hlines if across else ax.vlines
+            lines(places, self.low[row], self.high[row], color=look.colour, linewidth=width)
+        at = (self.middle[row], places) if across else (places, self.middle[row])
+        ax.plot(*at, look.marker, color=look.colour, markersize=size, linestyle="none", label=self.named(label))
 
     def times(self, factor: Array) -> Interval:
         """Return all numbers, multiplied."""

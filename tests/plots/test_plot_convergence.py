@@ -16,9 +16,8 @@ from smallfits import COUNTS, K
 
 import bayesnmf
 from bayesnmf import BLD, Gamma, Priors, plots
-from bayesnmf.plots.convergence import gap_to
+from bayesnmf.plots.convergence import gap_to, resolution
 from bayesnmf.plots.style import PALETTE
-from bayesnmf.plots.traces import resolution
 
 
 @cache

@@ -10,7 +10,7 @@ from realdata import find_file
 import bayesnmf
 from bayesnmf import MAP, VI, plots
 from bayesnmf.data.mutations import cn48_types, dbs78_types, id83_types, sbs96_types, sbs1536_types, sv32_types
-from bayesnmf.plots.strips import SUBSTITUTIONS
+from bayesnmf.plots.mutations import SUBSTITUTIONS
 
 mpl.use("Agg")
 pytestmark = pytest.mark.filterwarnings("ignore::bayesnmf.ConvergenceWarning")

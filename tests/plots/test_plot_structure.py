@@ -12,7 +12,7 @@ from suites import crossed
 
 import bayesnmf
 from bayesnmf import plots
-from bayesnmf.plots.structure import in_order
+from bayesnmf.plots.samples import in_order
 from bayesnmf.plots.style import OTHERS, colours_of
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.leading import leading_of

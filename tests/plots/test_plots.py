@@ -1,7 +1,9 @@
 """Figures show what they say: matched components, quantiles of the posterior, traces and ranks."""
 
+import re
 import warnings
 from dataclasses import replace
+from inspect import getdoc, signature
 from itertools import pairwise
 
 import matplotlib as mpl
@@ -19,11 +21,11 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import plots
 from bayesnmf.inference import alignment
+from bayesnmf.plots.agreement import mean_cosines
+from bayesnmf.plots.convergence import rise_at_end, running_mean
 from bayesnmf.plots.mixing import rank_counts, worst_entries
-from bayesnmf.plots.similarity import mean_cosines
 from bayesnmf.plots.style import grid_shape
 from bayesnmf.plots.summaries import normalised_components
-from bayesnmf.plots.traces import rise_at_end, running_mean
 from bayesnmf.results.mixing import r_hat_and_ess
 
 RANK, ROWS, FEATURES = 3, 30, 12
@@ -514,3 +516,20 @@ def test_identifiers_of_ensembl_are_pointed_out(fits):
     for names, told in ((identifiers, True), ([f"gene {j}" for j in range(FEATURES)], False)):
         axes = plots.top_features(fits["vi"].rename(features=names), 4)
         assert ("Ensembl identifiers" in axes[0].figure.get_suptitle()) == told
+
+
+def test_every_figure_takes_axes_and_figsize_and_says_so():
+    for name in set(plots.__all__) - {"METHOD_COLOURS", "PALETTE"}:
+        draw = getattr(plots, name)
+        assert [*signature(draw).parameters][-2:] == ["axes", "figsize"], name
+        assert [*signature(draw).parameters] == [
+            each for line in re.findall(r"^(\w[\w, ]*) : ", getdoc(draw).partition("Returns\n")[0], re.MULTILINE)
+            for each in line.split(", ")
+        ]  # fmt: skip
+
+
+def test_figures_refuse_what_they_do_not_take(fits):
+    with pytest.raises(TypeError, match=r"plots\.agreement: got an unexpected keyword argument 'axis'; help"):
+        plots.agreement(fits, axis=None)
+    with pytest.raises(ValueError, match="figsize must be width and height in inches"):
+        plots.agreement(fits, figsize=5)

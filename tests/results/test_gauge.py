@@ -15,7 +15,7 @@ from bayesnmf.assessment.bounds import elbo_augmented
 from bayesnmf.assessment.scoring import background, score
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.inference import alignment
-from bayesnmf.plots.similarity import mean_cosines
+from bayesnmf.plots.agreement import mean_cosines
 from bayesnmf.plots.summaries import match_fits
 from bayesnmf.priors.values import component_sums
 from bayesnmf.results.relabelling import relabel
