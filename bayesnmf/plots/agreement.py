@@ -77,9 +77,8 @@ def posterior_agreement(
             x, y = (f"under {each} ({UNITS[quantity]})" for each in (style.shorten(reference), others))
             style.dress(grid[row, column], f"{quantity}: posterior {statistic}s", x, y)
     if figure is not None:
-        figure.suptitle(
-            f"{base.model}, rank {base.rank}: posteriors compared with {style.shorten(reference)}", fontsize=11
-        )
+        title = f"{base.model}, rank {base.rank}: posteriors compared with {style.shorten(reference)}"
+        figure.suptitle(title, fontsize=11)
     if len(fits) > 2:
         style.share_legend(grid, figure)
     return grid
@@ -110,8 +109,7 @@ def _set_up_log_axes(ax: Axes, theirs: Array, others: list[Array]) -> tuple[floa
     least, most = (positive.min(), positive.max()) if len(positive) else (0.1, 1.0)
     smaller = min((values.min() for values in others), default=least)
     low, high = np.clip(smaller, least / LOWER, least) / ROOM, most * ROOM
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    ax.set(xscale="log", yscale="log")
     exponents = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)))
     ticks = np.outer(exponents, (1, 3) if high / low < SHORT else (1,)).ravel()
     ticks = ticks[(ticks >= low) & (ticks <= high)]
@@ -119,9 +117,7 @@ def _set_up_log_axes(ax: Axes, theirs: Array, others: list[Array]) -> tuple[floa
         axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
         axis.set_minor_formatter(NullFormatter())
     ax.plot([low, high], [low, high], color=style.QUIET, linestyle="--", linewidth=1, zorder=0)
-    ax.set_xlim(low, high)
-    ax.set_ylim(low, high)
-    ax.set_aspect("equal")
+    ax.set(xlim=(low, high), ylim=(low, high), aspect="equal")
     return float(low), float(high)
 
 

@@ -44,14 +44,10 @@ def _by_label(given: Any, kind: type, name: str, one: str, cure: str) -> Mapping
 
 def check_fits_and_responses(fits: Any) -> tuple[dict[str, Fit], dict[str, Any]]:
     """Return fits by label, and the linear responses among them, which give other quantiles."""
-    if isinstance(fits, LinearResponse):
-        fits = {"vi": fits}
-    given = dict(fits) if isinstance(fits, Mapping) else fits
-    if not isinstance(given, dict):
-        given = dict(check_fits(given))
-    plain = {label: each.fit if isinstance(each, LinearResponse) else each for label, each in given.items()}
-    checked = dict(check_fits(plain))
-    return checked, {label: each for label, each in given.items() if isinstance(each, LinearResponse)}
+    fits = {"vi": fits} if isinstance(fits, LinearResponse) else fits
+    given = fits if isinstance(fits, Mapping) else check_fits(fits)
+    responses = {label: each for label, each in given.items() if isinstance(each, LinearResponse)}
+    return dict(check_fits({**given, **{label: each.fit for label, each in responses.items()}})), responses
 
 
 def check_matchable(fits: Mapping[str, Fit]) -> None:
@@ -128,16 +124,13 @@ def check_one_problem(fits: Mapping[str, Fit]) -> None:
     """Refuse objectives that are not comparable because of different counts, ranks or priors."""
     label, first = next(iter(fits.items()))
     for other, fit in fits.items():
-        alike = {
-            "counts": same_counts(fit.counts, first.counts),
-            "rank": fit.rank == first.rank,
-            "priors": same_priors(fit.priors, first.priors),
-        }
-        if not all(alike.values()):
+        alike = (same_counts(fit.counts, first.counts), fit.rank == first.rank, same_priors(fit.priors, first.priors))
+        apart = [name for name, same in zip(("counts", "rank", "priors"), alike, strict=True) if not same]
+        if apart:
             raise ValueError(
                 "fits with one kind of objective must have the same counts, rank and priors, to compare them with one "
-                f"best: {other!r} and {label!r} differ in {', '.join(name for name in alike if not alike[name])}; "
-                "draw one figure for each, or plots.objectives"
+                f"best: {other!r} and {label!r} differ in {', '.join(apart)}; draw one figure for each, or "
+                "plots.objectives"
             )
 
 

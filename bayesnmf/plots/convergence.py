@@ -83,7 +83,8 @@ def kind_of_objective(fit: Fit) -> str:
     A log joint under flat priors is the log-likelihood. The basis of a mode is named where it is not the natural one.
     """
     mode = hasattr(fit.options, "basis")
-    flat = mode and all(_is_flat(prior) for prior in (fit.priors.loadings, fit.priors.components))
+    sides: Any = (fit.priors.loadings, fit.priors.components)
+    flat = mode and all(prior == PARAMETER or prior.flat for prior in sides)
     name = "log-likelihood" if flat else fit.objective.rstrip(",")
     basis = ", log basis" if mode and basis_of_mode(fit.options) == "log" else ""
     if name.startswith("elbo"):
@@ -113,10 +114,6 @@ def as_text_number(value: float) -> str:
     return f"{value:,.1f}".replace("-", "−")
 
 
-def _is_flat(prior: Any) -> bool:
-    return prior == PARAMETER or prior.flat
-
-
 def _draw_climb(ax: Axes, trace: Array, label: str, look: style.Look) -> None:
     name = f"{style.shorten(label)}: {as_text_number(trace[-1])} ({rise_at_end(trace):+.2g})"
     marker = "." if len(trace) < 5 else None
@@ -143,12 +140,7 @@ def _draw_bound(ax: Axes, trace: Array, label: str, look: style.Look) -> None:
 @style.figure(
     "array of Axes", "Axes to draw on: a row with one for each kind, and a second row if any fit has KKT residuals."
 )
-def convergence(
-    fits: Mapping[str, Fit] | Fit,
-    *,
-    best: float | None = None,
-    **panels: Unpack[style.Panels],
-) -> Array:
+def convergence(fits: Mapping[str, Fit] | Fit, *, best: float | None = None, **panels: Unpack[style.Panels]) -> Array:
     """Draw the gap of every fit to the best objective, and below it the KKT residual, on log axes.
 
     There is one column for each kind of objective, as in `objectives`; fits of one kind must have the same counts, rank
@@ -192,8 +184,7 @@ def convergence(
         if figure is None:
             column[0].legend(fontsize=style.SMALL)
     if figure is not None:  # below the panels, where it hides no line
-        lines = [line for ax in grid[0] for line in ax.lines]
-        style.legend_below(figure, lines, 2 * len(kinds))
+        style.legend_below(figure, [line for ax in grid[0] for line in ax.lines], 2 * len(kinds))
     return grid
 
 

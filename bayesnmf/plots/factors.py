@@ -190,7 +190,7 @@ def _top_features(axes: Array, fits: Mapping[str, Fit], top: Array, reference: s
         ax.spines["left"].set_visible(False)  # the line at 0 replaces it
         for turn, (label, look) in enumerate(looks.items()):
             beside = places + (turn - (len(fits) - 1) / 2) * 0.7 / len(fits)
-            intervals[label].draw(ax, k, beside, look, label, width=1.3, size=3.5, across=True)
+            intervals[label].draw(ax, k, beside, look, label, across=True)
         ax.set_xlim(left=-0.02 * ax.get_xlim()[1])  # room for markers at 0
 
 

@@ -91,7 +91,7 @@ def loadings_intervals(
         )
         offset = (turn - (len(fits) - 1) / 2) * 0.7 / len(fits)
         for i, ax in enumerate(grid):
-            found.draw(ax, i, np.arange(len(shown)) + offset, look, label, width=1.6, size=4, across=False)
+            found.draw(ax, i, np.arange(len(shown)) + offset, look, label)
     _name_panels(grid, of_rows, target, shown, _unit(target, values))
     if figure is not None:
         named = summaries.named_sources({label: fit for label, fit in fits.items() if label not in responses}, figure)
@@ -116,16 +116,13 @@ def _places(fit: Fit, rows: Iterable[Any]) -> Array:
 
 
 def _name_panels(axes: Array, rows: Array, fit: Fit, shown: Array, label: str) -> None:
-    number, named = len(shown), fit.component_names is not None
-    among = "" if number == fit.rank else f" (the leading {number} of {fit.rank})"
     for name, ax in zip(fit.row_names[rows], axes, strict=True):
-        style.dress(ax, style.called(name, "row"), f"component{among}", label)
-        ax.set_xticks(np.arange(number), [style.shorten(fit.component_labels[k], 16) for k in shown],
-                      **style.turned(ax, named, number))  # fmt: skip
-        ax.set_xticks(np.arange(1, number) - 0.5, minor=True)
+        style.dress(ax, style.called(name, "row"), y=label)
+        style.name_components(ax, fit, shown, 16)
+        ax.set_xticks(np.arange(1, len(shown)) - 0.5, minor=True)
         ax.grid(axis="x", which="minor", color="0.9", linewidth=0.8)
         ax.tick_params(axis="x", which="both", length=0)
-        ax.set_xlim(-0.5, number - 0.5)
+        ax.set_xlim(-0.5, len(shown) - 0.5)
         ax.set_ylim(bottom=-0.03 * ax.get_ylim()[1])  # room for markers at 0
 
 
@@ -178,14 +175,11 @@ def loadings_scatter(
     values = [(fits[label].expected_loadings * component_sums(fits[label].exposed_components))[:, orders[label]]
               for label in (x, y)]  # fmt: skip
     ends = [None if interval is None else _intervals(fits[label], target, interval) for label in (x, y)]
-    rank = target.rank
-    number = 1 if together else rank
+    rank, number = target.rank, 1 if together else target.rank
     chosen, figure = style.make_row(number, (5.4, 3.7) if together else (2.7, 2.7), 0.5, least=0, **panels)
-    colours = style.colours_of(rank)
-    for k in range(rank):
-        ax: Axes = chosen[0 if together else k]
+    for k, colour in enumerate(style.colours_of(rank)):
         within = [None if end is None else end[..., k] for end in ends]
-        _scatter(ax, (values[0][:, k], values[1][:, k]), within, titles[k], colours[k])
+        _scatter(chosen[0 if together else k], values[0][:, k], values[1][:, k], within, titles[k], colour)
     kinds = ["" if end is None else summaries.KINDS[kind_of_intervals(fits[label])]
              for label, end in zip((x, y), ends, strict=True)]  # fmt: skip
     names = f"{style.shorten(x, 20)}{kinds[0]}", f"{style.shorten(y, 20)}{kinds[1]}"
@@ -212,12 +206,10 @@ def _intervals(fit: Fit, target: Fit, interval: float) -> Array | None:
     return ends
 
 
-def _scatter(ax: Axes, points: tuple[Array, Array], ends: list[Array | None], title: str, colour: Any) -> None:
-    across, up = points
-    if ends[0] is not None:
-        ax.hlines(up, *ends[0], color=colour, linewidth=0.6, alpha=0.35)
-    if ends[1] is not None:
-        ax.vlines(across, *ends[1], color=colour, linewidth=0.6, alpha=0.35)
+def _scatter(ax: Axes, across: Array, up: Array, ends: list[Array | None], title: str, colour: Any) -> None:
+    for lines, at, end in ((ax.hlines, up, ends[0]), (ax.vlines, across, ends[1])):
+        if end is not None:
+            lines(at, *end, color=colour, linewidth=0.6, alpha=0.35)
     ax.plot(across, up, "o", color=colour, markersize=3, alpha=0.7, markeredgewidth=0, linestyle="none",
             label=title)  # fmt: skip
 
@@ -227,8 +219,6 @@ def _compare(ax: Axes, pair: list[Array], title: str, names: tuple[str, str]) ->
         correlation = np.corrcoef(pair[0].ravel(), pair[1].ravel())[0, 1] if pair[0].size > 1 else np.nan
     most = max(ax.get_xlim()[1], ax.get_ylim()[1])
     ax.plot([0, most], [0, most], color=style.QUIET, linestyle="--", linewidth=1, zorder=0)
-    ax.set_xlim(-0.03 * most, most)
-    ax.set_ylim(-0.03 * most, most)
-    ax.set_aspect("equal")
+    ax.set(xlim=(-0.03 * most, most), ylim=(-0.03 * most, most), aspect="equal")
     ax.locator_params(nbins=5)
     style.dress(ax, f"{title}, r = {correlation:.3f}", f"{names[0]}, counts", f"{names[1]}, counts", heading=9)

@@ -90,9 +90,8 @@ def _draw_returns(ax: Axes, found: Modes, runs: Any) -> None:
     ax.set_yticks(np.arange(len(counts)), [f"{k}: {count} of {len(runs)}" for k, count in enumerate(counts)])
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xticks([])
-    ax.set_xlabel("run, by mode and objective")
-    ax.set_ylabel("component of mode 0")
-    ax.set_title(f"runs in which it comes back (dots): cosine above {found.threshold:g}", fontsize=10)
+    title = f"runs in which it comes back (dots): cosine above {found.threshold:g}"
+    style.dress(ax, title, "run, by mode and objective", "component of mode 0", size=10, framed=True)
     style.add_colour_bar(ax, image, "cosine with the match in the run")
 
 
@@ -142,10 +141,8 @@ def _draw_clusters(ax: Axes, consensus: Consensus) -> None:
     labels = ["outliers" if number == len(consensus.components) else f"{number}" for number in numbers]
     ax.set_yticks(middles, labels)
     ax.set_xticks([])
-    ax.set_ylabel("consensus component")
-    ax.set_xlabel(f"{len(members)} components of all runs")
-    value = "–" if np.isnan(consensus.silhouette) else f"{consensus.silhouette:.3f}"
-    ax.set_title(f"mean silhouette {value}", fontsize=10)
+    title = f"mean silhouette {'–' if np.isnan(consensus.silhouette) else f'{consensus.silhouette:.3f}'}"
+    style.dress(ax, title, f"{len(members)} components of all runs", "consensus component", size=10, framed=True)
     style.add_colour_bar(ax, image, "Euclidean distance of components of length 1")
 
 
@@ -154,13 +151,7 @@ def _draw_densities(ax: Axes, consensus: Consensus) -> None:
     values, kept = consensus.members["local_density"].to_numpy(), consensus.members["kept"].to_numpy()
     edges = np.linspace(0, 1.05 * max(float(values.max()), min(consensus.density, FARTHEST)), BINS + 1)
     parts = {f"kept: {kept.sum()}": values[kept], f"outliers: {(~kept).sum()}": values[~kept]}
-    ax.hist(
-        list(parts.values()),
-        edges.tolist(),
-        stacked=True,
-        color=[style.PALETTE[0], style.PALETTE[1]],
-        label=list(parts),
-    )
+    ax.hist([*parts.values()], edges.tolist(), stacked=True, color=list(style.PALETTE[:2]), label=[*parts])
     if consensus.density <= edges[-1]:
         label = f"density={consensus.density:g}"
         ax.axvline(consensus.density, color="black", linestyle="--", linewidth=1, label=label)

@@ -237,20 +237,17 @@ def group_shares(
     means = 100 * np.array([shares[rows].mean(axis=0) for rows in members])
     shown = style.leading(means.max(axis=0), n, MOST)
     shown = shown[np.lexsort((-means[:, shown].max(axis=0), means[:, shown].argmax(axis=0)))]
-    written = fit.component_names is not None
     words = [f"{style.shorten(name)} ({len(rows):,})" for name, rows in zip(names, members, strict=True)]
     width = 1.6 + style.LETTER * max(map(len, words)) + 0.36 * max(len(shown), 6)
-    ax = style.make_panel((width, 1.3 + 0.9 * written + 0.27 * len(names)), **panels)
+    height = 1.3 + 0.9 * (fit.component_names is not None) + 0.27 * len(names)
+    ax = style.make_panel((width, height), **panels)
     image = ax.imshow(means[:, shown], cmap="Blues", vmin=0, aspect="auto", interpolation="nearest")
     if len(shown) <= MOST:
         style.write_numbers(ax, image, means[:, shown], "{:.0f}", NUMBERED)
     ax.set_yticks(range(len(names)), words)
-    among = "" if len(shown) == fit.rank else f" (the leading {len(shown)} of {fit.rank})"
-    ax.set_xlabel(f"component{among}", fontsize=style.SMALL)
     ax.set_ylabel("group (samples)", fontsize=style.SMALL)
     style.add_colour_bar(ax, image, "mean share of a\nsample's counts (%)")
-    ax.set_xticks(range(len(shown)), [style.shorten(fit.component_labels[k], 20) for k in shown],
-                  **style.turned(ax, written, len(shown)))  # fmt: skip
+    style.name_components(ax, fit, shown, 20)
     return ax
 
 
@@ -294,7 +291,6 @@ def presence(found: Assignment, least: float = 0.5, **panels: Unpack[style.Panel
     style.add_colour_bar(right, image, "chance that it is present", 0.1)
     for ax in grid.flat:
         ax.set_ylim(len(order) - 0.5, -0.5)
-        ax.tick_params(labelsize=style.SMALL)
     return grid[0]
 
 
@@ -311,10 +307,9 @@ def _draw_chances(ax: Axes, found: Assignment, order: Array) -> AxesImage:
         ax.set_xticks(range(len(samples)), names, rotation=90)
     else:
         ax.set_xticks([])
-    ax.set_xlabel(f"{len(samples)} samples, by largest component")
-    ax.set_ylabel("component (samples that have it)")
-    number = f"{len(order)} of {found.presence.shape[1]} components"
-    ax.set_title(f"{number}: those that some sample has", fontsize=10)
+    title = f"{len(order)} of {found.presence.shape[1]} components: those that some sample has"
+    x = f"{len(samples)} samples, by largest component"
+    style.dress(ax, title, x, "component (samples that have it)", size=10, framed=True)
     return image
 
 
@@ -323,7 +318,6 @@ def _draw_exposures(ax: Axes, exposures: Array, there: Array) -> None:
     rows, columns = np.nonzero(there)
     ax.plot(exposures[rows, columns], columns, "o", color="#0072B2", alpha=0.4, markersize=4, markeredgewidth=0)
     ax.set_xscale("log")
-    ax.set_xlabel("exposure where\npresent (counts)")
     ax.grid(axis="y", color="0.9", linewidth=0.5)
     ax.set_axisbelow(True)
-    style.hide_frame(ax)
+    style.dress(ax, x="exposure where\npresent (counts)", size=10)

@@ -123,20 +123,14 @@ def ranks(selections: Selection | Iterable[Selection], **panels: Unpack[style.Pa
 
 def _panels(one: Selection) -> list[tuple[str, str, Shown]]:
     """Return title, label and contents of the panels of one selection."""
-    by, marked = one.by, (one.best, one.one_standard_error)
-    if not by.scored:
-        return [(_titled(by.title, one.best), by.short or by.label, Shown(one, (by.column, by.error), *marked))]
-    found = [(by.title, ("difference", "difference_se"), marked)]
-    if one.best_for_rows is not None:
+    by, columns = one.by, ("difference", "difference_se") if one.by.scored else (one.by.column, one.by.error)
+    label = BEHIND if by.scored else by.short or by.label
+    found = [(by.title, Shown(one, columns, one.best, one.one_standard_error))]
+    if by.scored and one.best_for_rows is not None:
         of_rows = one.best_for_rows, one.one_standard_error_for_rows
-        found.append((OTHER_ROWS, ("rows_difference", "rows_difference_se"), of_rows))
-    return [
-        (_titled(title, best), BEHIND, Shown(one, columns, best, frugal)) for title, columns, (best, frugal) in found
-    ]
-
-
-def _titled(title: str, best: Candidate | None) -> str:
-    return f"{title}: best {best.rank}" if best else f"{title}: no best"
+        found.append((OTHER_ROWS, Shown(one, ("rows_difference", "rows_difference_se"), *of_rows)))
+    bests = (f"best {shown.best.rank}" if shown.best else "no best" for _, shown in found)
+    return [(f"{title}: {best}", label, shown) for (title, shown), best in zip(found, bests, strict=True)]
 
 
 def _leave_far_ranks_below(ax: Axes) -> None:

@@ -43,29 +43,19 @@ search for the colour farthest from all before it (CIEDE2000, with and without r
 from the ninth on, the order is the one in which neighbours, which touch in stacked bars, differ most."""
 MARKERS = ("o", "s", "^", "v", "P", "X")
 LINES = ("-", "--", ":", "-.")
-SMALL = 9
-"""Size of the smallest text, in points: 7 points where a figure of the largest width is printed 7 inches wide."""
-LETTER = 0.065
-"""Width of a letter of this size, in inches."""
-WIDEST = 9.0
-"""Largest width of a new figure, in inches."""
-LEGIBLE = 5.0
-"""Width in inches from which on a figure has room for a heading and a legend."""
+SMALL = 9  # size of the smallest text: 7 points where a figure of the largest width is printed 7 inches wide
+LETTER = 0.065  # width of a letter of this size, in inches
+WIDEST = 9.0  # largest width of a new figure, in inches
+LEGIBLE = 5.0  # width in inches from which on a figure has room for a heading and a legend
 QUIET = "0.55"
-SHOWN = 12
-"""Largest number of components with a colour of their own in one figure, unless more are asked for."""
+SHOWN = 12  # largest number of components with a colour of their own in one figure, unless more are asked for
 OTHERS = "0.8"
-ROOM = 0.08
-"""Part of the axis of ranks that the number of a rank takes."""
-LUMINANCE = (0.3, 0.59, 0.11)
-"""How light red, green and blue are."""
-UPRIGHT, SMALLEST = 0.2, 6
-"""Inches for each number of a heat map, below which they stand upright; below half of it they have this size, too."""
+ROOM = 0.08  # part of the axis of ranks that the number of a rank takes
+LUMINANCE = (0.3, 0.59, 0.11)  # of red, green and blue
+UPRIGHT = 0.2  # inches for each number, below which they stand upright; below half of it they are small, too
+SMALLEST = 6
 SLANTED: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
-
-
-FIGURES: list[str] = []
-"""Names of the functions that `figure` has made."""
+FIGURES: list[str] = []  # names of the functions that `figure` has made
 
 
 class Panels(TypedDict, total=False):
@@ -249,13 +239,10 @@ def legend_columns(labels: Iterable[str], figure: Figure) -> int:
     return int(np.clip(room // (max(lengths) + 5), 1, len(lengths)))
 
 
-def hide_frame(axes: Axes) -> None:
-    """Hide the top and right sides of the frame."""
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def dress(ax: Axes, title: str = "", x: str = "", y: str = "", *, size: float = SMALL, heading: float = 10) -> None:
-    """Name a panel and its axes, with small text at its ticks and without a frame above and to the right."""
+def dress(
+    ax: Axes, title: str = "", x: str = "", y: str = "", size: float = SMALL, heading: float = 10, framed: bool = False
+) -> None:
+    """Name a panel and its axes, with small text at its ticks, without a frame above and to the right."""
     if title:
         ax.set_title(title, fontsize=heading)
     if x:
@@ -263,7 +250,16 @@ def dress(ax: Axes, title: str = "", x: str = "", y: str = "", *, size: float = 
     if y:
         ax.set_ylabel(y, fontsize=size)
     ax.tick_params(labelsize=SMALL)
-    hide_frame(ax)
+    if not framed:
+        ax.spines[["top", "right"]].set_visible(False)
+
+
+def name_components(ax: Axes, fit: Fit, shown: Array, most: int) -> None:
+    """Name components below a panel, by at most so many letters; if they are not all of them, say so."""
+    among = "" if len(shown) == fit.rank else f" (the leading {len(shown)} of {fit.rank})"
+    ax.set_xlabel(f"component{among}", fontsize=SMALL)
+    ax.set_xticks(range(len(shown)), [shorten(fit.component_labels[k], most) for k in shown],
+                  **turned(ax, fit.component_names is not None, len(shown)))  # fmt: skip
 
 
 def name_ranks(ax: Axes, numbers: Array) -> None:
@@ -299,8 +295,7 @@ def turned(ax: Axes, named: bool, number: int) -> dict[str, Any]:
     """Return how names or numbers below a panel are written: names slanted, numbers without room upright or small."""
     if named:
         return {**SLANTED, "fontsize": SMALL}
-    figure: Any = ax.figure
-    room = ax.get_position().width * figure.get_figwidth() / number
+    room = ax.get_position().width * ax.figure.get_figwidth() / number  # type: ignore[union-attr]
     small = {"fontsize": SMALL if room > UPRIGHT / 2 else SMALLEST}
     return {"rotation": 90, **small} if room < UPRIGHT else small
 

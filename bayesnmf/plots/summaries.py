@@ -46,19 +46,9 @@ class Interval(NamedTuple):
         """Return the label of a fit with the kind of its intervals, unless the label says it."""
         return label if label in self.kind else f"{label}{self.kind}"
 
-    def draw(
-        self,
-        ax: Axes,
-        row: int,
-        places: Array,
-        look: style.Look,
-        label: str,
-        *,
-        width: float,
-        size: float,
-        across: bool,
-    ) -> None:
-        """Draw one row of the numbers at these places, upright or across, with a marker at each middle."""
+    def draw(self, ax: Axes, row: int, places: Array, look: style.Look, label: str, across: bool = False) -> None:
+        """Draw one row of the numbers at these places, upright or, smaller, across, with a marker at each middle."""
+        width, size = (1.3, 3.5) if across else (1.6, 4.0)
         if self.low is not None and self.high is not None:
             lines = ax.hlines if across else ax.vlines
             lines(places, self.low[row], self.high[row], color=look.colour, linewidth=width)
