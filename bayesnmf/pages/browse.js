@@ -16,7 +16,7 @@ function sized(tag, name, share, colour, ...children) {
   return element;
 }
 
-// Whole numbers, as bayesnmf.pages.relevance has them; features are in the order of their weight, which breaks ties.
+// Whole numbers, as bayesnmf.pages.browse has them; features are in the order of their weight, which breaks ties.
 function leading(component, l) {
   const score = component.weight.map((weight, i) => l * weight + (levels - l) * component.lift[i]);
   return [...score.keys()].sort((i, j) => score[j] - score[i] || i - j).slice(0, shown);

@@ -11,7 +11,7 @@ from bayesnmf.options import METHODS
 from bayesnmf.pages.of_evidence import is_alone, rank_in_words, unstable
 from bayesnmf.pages.parts import Tile
 from bayesnmf.pages.reading import Read
-from bayesnmf.pages.words import counted, listed
+from bayesnmf.pages.words import WORDS, capital, counted, listed, say
 from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.results.cautions import (
     caution_of_rounding,
@@ -35,58 +35,6 @@ from bayesnmf.results.short_chain import MIXED
 
 MATCHED = 0.9  # cosine from which on a component is said to match one of a catalogue
 NUMBERS = ["No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve"]
-LARGE = {
-    "total": "the sum of all counts is larger than the model expects",
-    "share of zeros": "more entries are zero than the model expects",
-    "largest count": "the largest count is larger than the model expects",
-    "dispersion": "entries differ from each other more than the model expects",
-    "misfit": "counts vary more around their expected values than the model says",
-}
-SMALL = {
-    "total": "the sum of all counts is smaller than the model expects",
-    "share of zeros": "fewer entries are zero than the model expects",
-}
-TRUST = {
-    "point": "Take shares and leading features as best guesses: a point estimate has no intervals, so nothing says how "
-    "sure they are.",
-    "mean field": "Take shares and leading features as estimates, and all intervals as too narrow: variational "
-    "inference leaves out that one component can make up for another.",
-    "sampled": "Intervals may be taken as 90 % intervals of this one factorisation; others may explain the counts "
-    "about as well.",
-    "linear response": "Intervals were corrected and are about as wide as they should be, often still a little too "
-    "narrow.",
-    "bootstrap": "Intervals say how much the estimates vary from one set of counts to the next, not where the truth "
-    "is.",
-}
-TRUST["draws"] = TRUST["sampled"]
-KINDS = {
-    "point": ("plain", "none", "a point estimate"),
-    "mean field": ("doubt", "too narrow", "mean field, by variational inference"),
-    "sampled": ("good", "sampled", "by a short chain from the fit"),
-    "linear response": ("good", "corrected", "mean field with linear response"),
-    "bootstrap": ("good", "bootstrap", "spread of refitted counts"),
-    "draws": ("good", "sampled", "draws of the posterior"),
-}
-OF_ONE = "Intervals are those of this one factorisation; others may explain the counts about as well."
-UNUSABLE = "cannot be used"
-NOTHING = "Nothing on this page: the fit cannot be used."
-UNSETTLED = "The numbers may still change, so take all of them as provisional."
-UNSETTLED_REFITS = "The intervals come from refits of which some had not come to rest; take them as provisional."
-FEW_UNMIXED = (
-    "Intervals may be taken as 90 % intervals of this one factorisation, but for {}, where they are too narrow."
-)
-SOME_UNMIXED = "Take the intervals as provisional: their chain had not come to rest in {} (R-hat up to {:.2f})."
-UNMIXED = "Do not rely on any interval: their chain had not come to rest, in {} (R-hat up to {:.2f})."
-AT_REST = "the result no longer changes; this says nothing about whether the model suits the counts"
-PROVISIONAL_THERE = (
-    "Take the intervals of {} as provisional, where chains do not agree; the others may be taken as 90 %."
-)
-PROVISIONAL = "Take the intervals as provisional: chains that do not agree have not seen the whole posterior."
-FEW_DRAWS = "Take the intervals as provisional: they come from few independent draws."
-IN_DOUBT = "Take the intervals as provisional: some draws are in doubt, as said above."
-ONLY_OF_MODEL = "intervals hold for the model at best; the true uncertainty is larger."
-ALONE = "Do not interpret single components: no fit from another start ended in this factorisation."
-UNCHECKED = "The model was not checked, so that intervals hold only if counts vary as its noise says."
 
 
 class State(NamedTuple):
@@ -128,67 +76,59 @@ def state_of(read: Read) -> State:
     """Return how the fit ended: for chains whether they agree, else whether it came to rest."""
     fit, status = read.fit, read.fit.status
     if status.reason == INTERRUPTED:
-        told = "The fit was interrupted before it came to rest."
-        return State("bad", "interrupted", "before it came to rest", told, UNSETTLED)
+        return _state("interrupted")
     if status.reason in BROKEN:
-        return State("bad", UNUSABLE, status.reason, f"The fit cannot be used: {status.reason}.", NOTHING)
+        return _state("unusable", reason=status.reason)
     drawn = fit.estimate.kind == "draws"
-    agreed = State("good", "converged", status.reason if drawn else AT_REST)
+    agreed = _state("settled", reason=status.reason if drawn else say("chains.at_rest"))
     if (found := mixing_of(fit)) and not METHODS[fit.method].resampled:
         agreed = _state_of_chains(found["max_r_hat"], found["min_ess"], found.get("share_above", 1.0))
     if agreed.tone != "good":
         return agreed
     if drawn and (faults := [fault for fault, _ in faults_of_draws(fit)]):
-        return State("doubt", "draws in doubt", "; ".join(faults), _sentences(faults), IN_DOUBT)
-    if status.converged:
-        return agreed
-    return State("doubt", "not converged", status.reason, f"The fit had not come to rest ({status.reason}).", UNSETTLED)
+        return _state("doubtful", faults="; ".join(faults), sentences=_sentences(faults))
+    return agreed if status.converged else _state("unsettled", reason=status.reason)
 
 
 def _state_of_chains(r_hat: float, ess: float, share: float) -> State:
     if not np.isfinite(r_hat):
-        told = "too few draws to compute R-hat, or chains that do not move"
-        failure = "Nothing says whether the chains agree: there are too few draws, or they do not move."
-        return State("bad", "agreement unknown", told, failure, FEW_DRAWS)
-    told = f"R-hat at most {r_hat:.2f}, ESS at least {ess:.0f}"
-    if not r_hat <= R_HAT_LIMIT and 0 < share < SOME:
-        where = f"{in_percent(share)} of the components and loadings"
-        failure = f"The chains agree but for {where} ({told})."
-        return State(
-            "doubt", f"chains agree but for {in_percent(share)}", told, failure, PROVISIONAL_THERE.format(where)
-        )
-    if not r_hat <= R_HAT_LIMIT:
-        told += f", above {R_HAT_LIMIT} in {in_percent(share)} of the components and loadings" if share else ""
-        return State("bad", "chains do not agree yet", told, f"The chains do not agree yet ({told}).", PROVISIONAL)
-    if not ess >= ESS_LIMIT:
-        return State("doubt", "too few draws", told, f"There are too few independent draws ({told}).", FEW_DRAWS)
-    return State("good", "chains agree", told)
+        return _state("unknown")
+    told, part = say("chains.told", r_hat=r_hat, ess=ess), in_percent(share)
+    if r_hat <= R_HAT_LIMIT:
+        return _state("agreed" if ess >= ESS_LIMIT else "few", told=told)
+    if 0 < share < SOME:
+        return _state("partly", told=told, share=part)
+    return _state("apart", told=told + (say("chains.above", limit=R_HAT_LIMIT, share=part) if share else ""))
+
+
+def _state(name: str, **told: str) -> State:
+    return State(**{field: say(f"states.{name}.{field}", **told) for field in WORDS["states"][name]})
 
 
 def _found(read: Read) -> str:
     fit, (n, m) = read.fit, read.fit.counts.shape
     prior = fit.priors.components
     given = len(prior.known) if isinstance(prior, PartlyKnown) else 0
-    told = f"{number_in_words(fit.rank)} component{'s describe' if fit.rank > 1 else ' describes'} "
-    told += f"{counted(n, 'sample')}, by counts of {counted(m, 'feature')}"
+    about = {"number": number_in_words(fit.rank), "samples": counted(n, "sample"), "features": counted(m, "feature")}
+    told = say("found.many" if fit.rank > 1 else "found.one", **about)
     if fit.is_projected:
-        told += "; components were held from another fit, so that only the loadings are of these counts"
-    else:
-        told += "; all were given" if given == fit.rank else f"; {given} of them were given" if given else ""
-    told += _sizes_in_words(read) if fit.rank > 1 else ""
-    told += f"; {names}" if (names := _known_in_words(read)) else ""
-    return f"{told}. {rank_in_words(read)}"
+        told += say("found.held")
+    elif given:
+        told += say("found.given" if given == fit.rank else "found.some_given", number=given)
+    return f"{told}{_sizes_in_words(read)}{_known_in_words(read)}. {rank_in_words(read)}"
 
 
 def _sizes_in_words(read: Read) -> str:
+    if read.fit.rank == 1:
+        return ""
     if not read.fit.counts.total:
-        return ". All counts are 0, so that nothing tells the components apart"
-    titles, sizes = read.fit.component_titles, read.sizes
-    first, last = int(np.argmax(sizes)), int(np.argmin(sizes))
-    if _percent(sizes[first]) == _percent(sizes[last]):
-        return f". Each has {_percent(sizes[first])} of all expected counts"
-    told = f". {_capital(titles[first])} is the largest, with {_percent(sizes[first])} of all expected counts, and "
-    return f"{told}{titles[last]} the smallest, with {_percent(sizes[last])}"
+        return say("found.nothing")
+    titles, shares = read.fit.component_titles, list(map(_percent, read.sizes))
+    first, last = int(np.argmax(read.sizes)), int(np.argmin(read.sizes))
+    if shares[first] == shares[last]:
+        return say("found.equal", share=shares[first])
+    named = {"first": capital(titles[first]), "last": titles[last]}
+    return say("found.sizes", most=shares[first], least=shares[last], **named)
 
 
 def _known_in_words(read: Read) -> str:
@@ -196,8 +136,7 @@ def _known_in_words(read: Read) -> str:
     if known is None:
         return ""
     names = known.table["reference"][known.table["cosine"] >= MATCHED].map(str).tolist()
-    number = len(names) or "none"
-    told = f"{number} match{'' if len(names) > 1 else 'es'} the catalogue with a cosine of at least {MATCHED}"
+    told = say("found.match" if len(names) > 1 else "found.one_match", number=len(names) or "none", cosine=MATCHED)
     return f"{told} ({listed(names)})" if names else told
 
 
@@ -206,34 +145,30 @@ def _percent(share: float) -> str:
 
 
 def _failed(read: Read) -> str:
-    fit, sentences = read.fit, [told] if (told := state_of(read).failure) else []
-    if len(idle := idle_components(fit)):
-        carry = "component carries nothing of its own" if len(idle) == 1 else "components carry nothing of their own"
-        sentences.append(f"{number_in_words(len(idle))} {carry}.")
-    faint = "" if len(idle) or fit.status.reason in BROKEN else faint_components(fit)
-    little = "" if fit.is_projected or len(idle) or fit.status.reason in BROKEN else little_used_components(fit)
+    fit, found, sentences = read.fit, read.checks, [told] if (told := state_of(read).failure) else []
+    if idle := len(idle_components(fit)):
+        sentences.append(say("failed.idle" if idle > 1 else "failed.one_idle", number=number_in_words(idle)))
+    broken = bool(idle) or fit.status.reason in BROKEN
+    faint = "" if broken else faint_components(fit)
+    little = "" if broken or fit.is_projected else little_used_components(fit)
     sentences += [_sentences([told]) for told in (faint, little, caution_of_rounding(fit), read.excess) if told]
-    found = read.checks
     if found is None:
-        first = sentences or ["Nothing of what was looked at."]
-        return " ".join([*first, "The model was not checked against simulated counts."])
+        return " ".join([*(sentences or [say("failed.none")]), say("failed.unchecked")])
     number = len(found.table)
     if np.isnan(found.p_value):
-        sentences.append("The model could not be checked: too few replicates.")
+        sentences.append(say("failed.unable"))
     elif found.failed:
-        what = [_difference(name, *found.table.loc[name, ["observed", "mean"]]) for name in found.failed]
-        sentences.append(
-            f"{number_in_words(len(found.failed))} of {number} checks of the model failed: {listed(what)}."
-        )
+        names = listed(_difference(name, *found.table.loc[name, ["observed", "mean"]]) for name in found.failed)
+        sentences.append(say("failed.checks", number=number_in_words(len(found.failed)), all=number, names=names))
     else:
-        rest = f"none of {number} checks of the model failed, so simulated counts look like those observed."
-        sentences.append(_capital(rest) if sentences else f"Nothing: the fit came to rest, and {rest}")
+        passed = say("failed.passed", all=number)
+        sentences.append(capital(passed) if sentences else say("failed.nothing", passed=passed))
     return " ".join(sentences)
 
 
 def _difference(name: str, observed: float, expected: float) -> str:
     """Return how a statistic differs from what the model expects, and by how much: a small difference can be sure."""
-    words = (LARGE if observed > expected or name not in SMALL else SMALL)[name]
+    words = say(f"{'larger' if observed > expected or name not in WORDS['smaller'] else 'smaller'}.{name}")
     if not expected:
         return words
     percent = 100 * abs(observed / expected - 1)
@@ -241,36 +176,29 @@ def _difference(name: str, observed: float, expected: float) -> str:
 
 
 def _sentences(told: list[str]) -> str:
-    return " ".join(f"{_capital(each)}." for each in told)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return " ".join(f"{capital(each)}." for each in told)
 
 
 def _trusted(read: Read) -> str:
-    state, kind, misfit = state_of(read), kind_of_intervals(read.intervals), _misfit(read)
-    if state.word == UNUSABLE:
-        return NOTHING
-    told = [OF_ONE if misfit and kind in ("sampled", "draws") else TRUST[kind]]
-    wrong = _unmixed(read)
+    state, kind, misfit, wrong = state_of(read), kind_of_intervals(read.intervals), _misfit(read), _unmixed(read)
+    if state.word == WORDS["states"]["unusable"]["word"]:
+        return state.trust
     if wrong is not None and (wrong.share_above >= SOME or not (misfit or state.trust)):
         told = [_trust_of(wrong)]
     elif kind == "bootstrap" and cautions_of_intervals(read.intervals):
-        told = [UNSETTLED_REFITS]
+        told = [say("trust.refits")]
     elif state.trust:
         told = [state.trust]
-    if misfit and kind == "point":
-        told.append(f"Since {misfit}, other components than these may be behind the counts.")
-    elif misfit:
-        told.append(f"Since {misfit}, {ONLY_OF_MODEL}")
+    else:
+        told = [say("trust.of_one" if misfit and kind in ("sampled", "draws") else f"intervals.{kind}.trust")]
+    if misfit:
+        told.append(say("trust.misfit_point" if kind == "point" else "trust.misfit", misfit=misfit))
     elif not _is_checked(read) and kind != "point":
-        told.append(UNCHECKED)
+        told.append(say("trust.unchecked"))
     if names := unstable(read):
-        lack = "it" if len(names) == 1 else "them"
-        told.append(f"Do not interpret {listed(names)}: fits from other starts often lack {lack}.")
+        told.append(say("trust.unstable", names=listed(names), them="it" if len(names) == 1 else "them"))
     if is_alone(read):
-        told.append(ALONE)
+        told.append(say("trust.alone"))
     return " ".join(told)
 
 
@@ -283,8 +211,8 @@ def _unmixed(read: Read) -> Intervals | None:
 
 def _trust_of(found: Intervals) -> str:
     """Return what may be trusted of the intervals of a chain that has not mixed in some entries."""
-    told = FEW_UNMIXED if found.share_above < SOME else SOME_UNMIXED if found.share_above < MANY else UNMIXED
-    return told.format(share_unmixed(found), found.r_hat)
+    name = "few_unmixed" if found.share_above < SOME else "some_unmixed" if found.share_above < MANY else "unmixed"
+    return say(f"trust.{name}", where=share_unmixed(found), r_hat=found.r_hat)
 
 
 def _misfit(read: Read) -> str:
@@ -317,7 +245,7 @@ def _checked(read: Read) -> tuple[str, str, str]:
 def _intervals(read: Read) -> tuple[str, str, str]:
     """Return tone, word and more of the tile of intervals."""
     kind = kind_of_intervals(read.intervals)
-    tone, word, more = KINDS[kind]
+    tone, word, more = (say(f"intervals.{kind}.{field}") for field in ("tone", "word", "more"))
     if (wrong := _unmixed(read)) is not None:
         where = share_unmixed(wrong)
         if wrong.share_above >= MANY:

@@ -14,12 +14,15 @@ from bayesnmf.data.several import SeveralCounts
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.pages.parts import Figure, Number, Section, Table, drawn, share
 from bayesnmf.pages.reading import Read
-from bayesnmf.pages.words import MARKERS
+from bayesnmf.pages.words import say
 from bayesnmf.plots.factors import SYMBOLS, is_ensembl
 from bayesnmf.plots.style import SHOWN
 from bayesnmf.results.intervals import for_intervals
 from bayesnmf.results.markers import leading_features
 from bayesnmf.text import rate
+
+DRAWS, MARKED, NAMED = 200, 10, 5
+LONG = 30  # rows of a table beyond which it is on the screen alone
 
 
 def shared_among_matrices(fit: Fit) -> Section:
@@ -29,9 +32,7 @@ def shared_among_matrices(fit: Fit) -> Section:
     number = len(counts.matrices.names)
     rows = [[title, *shares[k * number : (k + 1) * number]] for k, title in enumerate(fit.component_titles)]
     return Section(
-        "Matrices",
-        ["Loadings are shared. These are parts of a component's expected counts, for a sample in all matrices."],
-        tables=[Table(["component", *counts.matrices.names], rows)],
+        "Matrices", [say("components.matrices")], tables=[Table(["component", *counts.matrices.names], rows)]
     )
 
 
@@ -42,26 +43,19 @@ def _in_words(row: dict[Any, Any]) -> Number:
     return Number(text, row["share"], row["lower"], row["upper"])
 
 
-DRAWS, MARKED, NAMED = 200, 10, 5
-LONG = 30  # rows of a table beyond which it is on the screen alone
-NOTHING = "no feature has its largest share in this component"
-
-
 def components_of_matrices(read: Read) -> list[Section]:
     """Return the components: of several matrices, a section for each, after how counts are shared among them."""
     fit = read.fit
     if not isinstance(fit.counts, SeveralCounts):
         return [components(read, fit)]
-    own = ((name, components(read, fit.matrix(name))) for name in fit.counts.matrices.names)
-    return [
-        shared_among_matrices(fit),
-        *(replace(section, heading=f"{section.heading}: {name}") for name, section in own),
-    ]
+    own = [(name, components(read, fit.matrix(name))) for name in fit.counts.matrices.names]
+    headed = [replace(section, heading=f"{section.heading}: {name}") for name, section in own]
+    return [shared_among_matrices(fit), *headed]
 
 
 def components(read: Read, fit: Fit) -> Section:
     """Return the sizes and the leading features of each component, and what sets each apart, of a fit or a matrix."""
-    text = ["Each component is a distribution over the features."]
+    text = [say("components.about")]
     pictures = _pictures(read, fit)
     if fit.rank == 1:
         return Section("Components", text, figures=pictures)
@@ -69,7 +63,13 @@ def components(read: Read, fit: Fit) -> Section:
     higher = found[found["lfc_next"] > 0]
     text += [f"{SYMBOLS}."] * is_ensembl(higher["feature"].to_numpy())
     tables = [_sizes(read, fit, found), _table(read, fit, higher)]
-    return Section("Components", [*text, MARKERS], cautions=found.attrs["cautions"], figures=pictures, tables=tables)
+    return Section(
+        "Components",
+        [*text, say("components.markers")],
+        cautions=found.attrs["cautions"],
+        figures=pictures,
+        tables=tables,
+    )
 
 
 def _sizes(read: Read, fit: Fit, found: Any) -> Table:
@@ -84,7 +84,7 @@ def _sizes(read: Read, fit: Fit, found: Any) -> Table:
         part = found[found["component"] == label]
         names = part["feature"][part["lfc_next"] > 0].head(NAMED).map(str).tolist()
         names = list(map(str, leaders[k])) if names and leaders is not None else names
-        told = ", ".join(names) or (NOTHING if len(part) else "carries nothing of its own")
+        told = ", ".join(names) or say("components.nothing" if len(part) else "components.idle")
         leads = Number(f"{numbers[k]:,}", numbers[k])
         rows.append([title, share(read.sizes[k]), leads, share(medians[k]), told])
     last = "set apart most surely by" if leaders is None else "leading features"
@@ -115,17 +115,12 @@ def _pictures(read: Read, fit: Fit) -> list[Figure]:
     """Return the picture of the components: of many signatures the largest, of many others none beside their table."""
     known, shape = read.given.known, read.given.image_shape
     if shape is not None:
-        return [drawn(lambda: plots.components(fit, image_shape=shape), "The components as images.")]
+        return [drawn(lambda: plots.components(fit, image_shape=shape), say("components.images"))]
     types = read_types(fit.feature_names)
     if types is not None and types.is_complete:
-        some = "" if fit.rank <= SHOWN else f" The {SHOWN} largest of {fit.rank} components."
-        return [
-            drawn(
-                lambda: plots.signatures(fit, known, n=SHOWN),
-                f"The shares of all mutation types in each component.{some}",
-            )
-        ]
+        told = [say("components.mutations"), say("components.largest", shown=SHOWN, all=fit.rank)]
+        told = told if fit.rank > SHOWN else told[:1]
+        return [drawn(lambda: plots.signatures(fit, known, n=SHOWN), " ".join(told))]
     if fit.rank > SHOWN:
         return []
-    told = "The leading features of each component: common in it and rarer in the others. Bars are shares of the "
-    return [drawn(lambda: plots.components(fit), f"{told}component; lines are intervals.")]
+    return [drawn(lambda: plots.components(fit), say("components.features"))]

@@ -8,27 +8,24 @@ from bayesnmf import plots
 from bayesnmf.inference import alignment
 from bayesnmf.pages.parts import Number, Section, Table, as_number, drawn
 from bayesnmf.pages.reading import Read
-from bayesnmf.pages.words import counted, listed
+from bayesnmf.pages.words import capital, counted, listed, say
 from bayesnmf.studies.selection.record import word_of
 from bayesnmf.studies.selection.result import Selection, headings_and_lines
 from bayesnmf.studies.stability.result import Modes
 
 COMES_BACK = 0.8  # share of the runs in which a component should come back
-UNTESTED = "The number of components was chosen by whoever fitted; nothing on this page tests it."
 
 
 def rank_in_words(read: Read) -> str:
     """Return what is known of the number of components."""
     found, rank = read.given.selection, read.fit.rank
     if found is None:
-        return UNTESTED
+        return say("ranks.untested")
     if found.best is None:
-        return "A comparison of numbers of components came to no decision."
+        return say("ranks.undecided")
     best, tried = found.best, found.table.index.unique("rank").tolist()
     if len(tried) == 1:
-        return (
-            f"The comparison has fits of {counted(best.rank, 'component')} alone, so that it does not test the number."
-        )
+        return say("ranks.one", components=counted(best.rank, "component"))
     told = f"{found.by.prefers} with {counted(best.rank, 'component')}, of {listed(map(str, sorted(tried)))} tried"
     if found.table.index.unique("model").size > 1:
         told += f", under the model {best.model}"
@@ -50,9 +47,8 @@ def unstable(read: Read) -> list[str]:
     """Return the components that come back in less than 80 % of the fits from other starts."""
     if read.given.modes is None or (table := _recurrence(read, read.given.modes)) is None:
         return []
-    return [
-        title for title, row in zip(read.fit.component_titles, table, strict=True) if row["recurrence"] < COMES_BACK
-    ]
+    rows = zip(read.fit.component_titles, table, strict=True)
+    return [title for title, row in rows if row["recurrence"] < COMES_BACK]
 
 
 def is_alone(read: Read) -> bool:
@@ -68,24 +64,24 @@ def evidence(read: Read) -> list[Section]:
 
 def _ranks(read: Read, found: Selection) -> Section:
     title, headings, lines = headings_and_lines(found)
-    figure = drawn(lambda: plots.selection(found), "Scores by the number of components.")
-    text = [rank_in_words(read), f"{title[:1].upper()}{title[1:]}."]
+    figure = drawn(lambda: plots.selection(found), say("ranks.picture"))
+    text = [rank_in_words(read), f"{capital(title)}."]
     tables = [Table(headings, [[model, *map(as_number, rest)] for model, *rest in lines])]
     return Section("How many components?", text, cautions=found.cautions, figures=[figure], tables=tables)
 
 
 def _stability(read: Read, modes: Modes) -> Section:
     table, number = _recurrence(read, modes), len(modes.runs)
-    figure = drawn(lambda: plots.modes(modes), "Fits from other starts: their objectives, and which are alike.")
+    figure = drawn(lambda: plots.modes(modes), say("starts.picture"))
     if table is None:
-        text = [f"This fit is none of the {len(modes.table)} modes that {number} fits from other starts ended in."]
+        text = [say("starts.none", modes=len(modes.table), number=number)]
         return Section("Do components come back?", text, figures=[figure])
     rows = []
     for title, row in zip(read.fit.component_titles, table, strict=True):
         cosines = (Number(f"{row[name]:.2f}", row[name]) for name in ("closeness", "least"))
         rows.append([title, f"{row['runs']:.0f} of {number}", *cosines])
     often = [title for title in read.fit.component_titles if title not in unstable(read)]
-    text = [f"In at least {COMES_BACK:.0%} of {number} fits from other starts come back: {listed(often) or 'none'}."]
+    text = [say("starts.back", share=COMES_BACK, number=number, names=listed(often) or "none")]
     tables = [Table(["component", "comes back in fits", "mean cosine", "least cosine"], rows)]
     return Section("Do components come back?", text, cautions=modes.cautions, figures=[figure], tables=tables)
 
@@ -96,6 +92,5 @@ def _recurrence(read: Read, modes: Modes) -> list[dict[str, Any]] | None:
     if mode is None:
         return None
     order = alignment.match_fits(modes.fits[mode], read.fit)
-    own: Any = modes.components.loc[mode]
-    records = own.to_dict("records")
-    return [records[k] for k in order]
+    records: Any = modes.components.loc[mode]
+    return records.iloc[order].to_dict("records")

@@ -1,54 +1,38 @@
-"""The page of a fit."""
+"""The page of a fit, and its sections that need few lines each: covariates, checks, methods, settings, citations."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
+import bayesnmf
 from bayesnmf import plots
 from bayesnmf.assessment.matching import Match
 from bayesnmf.assessment.predictive_checks import headings_and_lines, verdict_of
+from bayesnmf.data.labels import listed as listed_labels
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport
+from bayesnmf.options import METHODS
 from bayesnmf.pages.in_short import in_short, tiles
 from bayesnmf.pages.of_components import components_of_matrices
 from bayesnmf.pages.of_evidence import evidence
-from bayesnmf.pages.of_methods import citations, methods, settings
 from bayesnmf.pages.of_samples import composition, uncertainty
 from bayesnmf.pages.parts import Number, Page, Section, Table, drawn
 from bayesnmf.pages.reading import Given, Read, read
-from bayesnmf.pages.words import MISFITTED, P_VALUES, counted
+from bayesnmf.pages.words import capital, counted, listed, references_of, say
+from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.results.cautions import cautions_of, cautions_of_model
 from bayesnmf.results.checks import check_groups
+from bayesnmf.results.describing import noise_in_words
 from bayesnmf.results.effects import has_effects_to_show
+from bayesnmf.results.intervals import kind_of_intervals, share_unmixed
+from bayesnmf.results.record import LEARNED
 from bayesnmf.results.resampling import is_resampled
 from bayesnmf.text import rate
 
-COSINES = (
-    "A cosine of 1 is the same profile. Flat profiles have large cosines with each other, whatever made them, so look "
-    "at the profiles, too."
-)
-ENDS = "In brackets: 90 % of the draws, whose cosines are mostly below that of their mean, since each varies by itself."
-
-
-def known_components(fit: Fit, known: Match) -> Section:
-    """Return the known component that each component matches, with their cosines."""
-    titles, rows = fit.component_titles, []
-    for each in known.table.to_dict("records"):
-        ends = [each["low"], each["high"]] if "low" in each else []
-        told = f"{each['cosine']:.2f}{' [{:.2f}, {:.2f}]'.format(*ends) if ends else ''}"
-        other = "" if each["closest"] == each["reference"] else f"{each['closest']} ({each['closest cosine']:.2f})"
-        rows.append([titles[each["component"]], str(each["reference"]), Number(told, each["cosine"], *ends), other])
-    text = [
-        f"Components are matched one to one to those of the catalogue. {COSINES}",
-        *([ENDS] if "low" in known.table else []),
-        *([f"Without a match: {', '.join(titles[k] for k in known.unmatched)}."] if len(known.unmatched) else []),
-        f"{len(known.leftover):,} of the catalogue are left over.",
-    ]
-    return Section(
-        "Known components", text, tables=[Table(["component", "known as", "cosine", "closest, if another"], rows)]
-    )
+LONGEST = 600  # characters of priors and options
 
 
 def page_of_fit(fit: Fit, given: Given, told: ProgressReport) -> Page:
@@ -77,19 +61,30 @@ def page_of_fit(fit: Fit, given: Given, told: ProgressReport) -> Page:
     return Page(number, made, in_short(found), tiles(found), cautions)
 
 
+def known_components(fit: Fit, known: Match) -> Section:
+    """Return the known component that each component matches, with their cosines."""
+    titles, rows = fit.component_titles, []
+    for each in known.table.to_dict("records"):
+        ends = [each["low"], each["high"]] if "low" in each else []
+        told = f"{each['cosine']:.2f}{' [{:.2f}, {:.2f}]'.format(*ends) if ends else ''}"
+        other = "" if each["closest"] == each["reference"] else f"{each['closest']} ({each['closest cosine']:.2f})"
+        rows.append([titles[each["component"]], str(each["reference"]), Number(told, each["cosine"], *ends), other])
+    text = [say("known.about"), *([say("known.ends")] if "low" in known.table else [])]
+    if len(known.unmatched):
+        text.append(say("known.unmatched", names=", ".join(titles[k] for k in known.unmatched)))
+    text.append(say("known.leftover", number=len(known.leftover)))
+    tables = [Table(["component", "known as", "cosine", "closest, if another"], rows)]
+    return Section("Known components", text, tables=tables)
+
+
 def covariates(fit: Fit) -> Section:
     """Return the effects of covariates on the components, with intervals."""
     table, titles = fit.effects(), dict(zip(fit.component_labels, fit.component_titles, strict=True))
     effects, draws = cast(Any, table.itertuples()), table.attrs["draws"]
-    rows = [
-        [
-            titles[component],
-            str(term),
-            Number(f"{row.effect:.3g} [{row.low:.3g}, {row.high:.3g}]", row.effect, row.low, row.high),
-            Number(rate(row.lfsr, draws), row.lfsr),
-        ]
-        for (component, term), row in zip(table.index, effects, strict=True)
-    ]
+    rows = []
+    for (component, term), row in zip(table.index, effects, strict=True):
+        effect = Number(f"{row.effect:.3g} [{row.low:.3g}, {row.high:.3g}]", row.effect, row.low, row.high)
+        rows.append([titles[component], str(term), effect, Number(rate(row.lfsr, draws), row.lfsr)])
     text = f"Effects are on the {table.attrs['scale']}, in the units of the covariates; {table.attrs['intervals']}."
     tables = [Table(["component", "term", "effect", "lfsr"], rows)]
     return Section("What the loadings depend on", [text], cautions=table.attrs["cautions"], tables=tables)
@@ -97,14 +92,13 @@ def covariates(fit: Fit) -> Section:
 
 def convergence(fit: Fit) -> Section:
     """Return the course of the fit."""
-    text = [f"{fit.status.reason[:1].upper()}{fit.status.reason[1:]}; {fit.seconds:,.1f} s."]
+    text = [f"{capital(fit.status.reason)}; {fit.seconds:,.1f} s."]
     if fit.estimate.kind == "draws" and is_resampled(fit):
-        text.append("Draws are resampled particles of independent runs, not chains; R-hat does not apply to them.")
-        return Section("Convergence", text)
+        return Section("Convergence", [*text, say("convergence.particles")])
     if fit.estimate.kind == "draws":
-        figure = drawn(lambda: plots.chains(fit, 3), "Traces and rank histograms of the chains.")
-        return Section("Convergence", [*text, "Chains that agree have flat rank histograms."], figures=[figure])
-    figure = drawn(lambda: plots.objectives(fit), f"The objective, {fit.objective}, by iteration.")
+        figure = drawn(lambda: plots.chains(fit, 3), say("convergence.traces"))
+        return Section("Convergence", [*text, say("convergence.chains")], figures=[figure])
+    figure = drawn(lambda: plots.objectives(fit), say("convergence.objective", objective=fit.objective))
     return Section("Convergence", text, figures=[figure])
 
 
@@ -113,9 +107,9 @@ def checks(read: Read) -> Section:
     heading, found = "Could the model have made these counts?", read.checks
     if found is None:
         return Section(heading, [read.unchecked])
-    figure = drawn(lambda: plots.predictive_checks(found), "Statistics of replicated counts beside those observed.")
-    text = [verdict_of(found), MISFITTED, P_VALUES] if found.failed else [verdict_of(found), P_VALUES]
-    notes = [f"{note[:1].upper()}{note[1:]}." for note in found.notes if not note.startswith("CAUTION ")]
+    figure = drawn(lambda: plots.predictive_checks(found), say("checks.picture"))
+    text = [verdict_of(found), *([say("checks.misfit")] if found.failed else []), say("checks.p_values")]
+    text += [f"{capital(note)}." for note in found.notes if not note.startswith("CAUTION ")]
     _, lines = headings_and_lines(found)
     numbers = found.table[["observed", "mean", "low", "high", "p_value", "p_adjusted"]].to_numpy()
     rows = [
@@ -123,4 +117,80 @@ def checks(read: Read) -> Section:
         for (name, observed, mean, low, high, *chances), own in zip(lines, numbers, strict=True)
     ]
     table = Table(["statistic", "observed", f"right model [{found.interval:.0%}]", "p-value", "adjusted"], rows)
-    return Section(heading, [*text, *notes], tables=[table], figures=[figure])
+    return Section(heading, text, tables=[table], figures=[figure])
+
+
+def methods(read: Read) -> Section:
+    """Return what was done, as a paragraph for a paper."""
+    fit, (n, m), noise = read.fit, read.fit.counts.shape, noise_in_words(read.fit).removeprefix(", ")
+    told = [
+        say("paper.counts", features=m, samples=n, total=fit.counts.total, components=_components(fit),
+            version=bayesnmf.__version__, model=say(f"models.{fit.model}.told"),
+            noise=say("paper.noise", noise=noise) if noise else ""),
+        *([say("paper.exposed")] if fit.counts.exposed else []),
+        say("paper.method", method=say(f"methods.{fit.method}.told"), seed=fit.seed, unmixed=_unmixed(read),
+            intervals=say(f"intervals.{kind_of_intervals(read.intervals)}.brief")),
+        _checked(read),
+    ]  # fmt: skip
+    return Section("Methods, for a paper", [" ".join(told)])
+
+
+def _unmixed(read: Read) -> str:
+    """Return where the chain of the intervals has not mixed, which a paper has to say; "" where it has."""
+    found = read.intervals.intervals
+    if found is None or not found.share_above:
+        return ""
+    return say("paper.unmixed", where=share_unmixed(found), r_hat=found.r_hat)
+
+
+def _components(fit: Fit) -> str:
+    number = counted(fit.rank, "component")
+    if fit.is_projected:
+        return say("paper.held", number=number)
+    if isinstance(fit.priors.components, PartlyKnown):
+        return say("paper.given", number=number, given=len(fit.priors.components.known))
+    return number
+
+
+def _checked(read: Read) -> str:
+    found = read.checks
+    if found is None or np.isnan(found.p_value):
+        return say("paper.unchecked")
+    names = listed(map(str, found.table.index))
+    return say("paper.checked", refits=found.refits, differed=listed(found.failed) or "nothing", names=names)
+
+
+def settings(fit: Fit) -> Section:
+    """Return what is needed to repeat the fit."""
+    # Given components are left out, since all their numbers would be shown.
+    own = replace(fit.priors, components=getattr(fit.priors.components, "free_prior", fit.priors.components))
+    given: Any = fit.noise
+    noise = f"bayesnmf.{given.with_dispersion(None)!r}" if LEARNED in fit.diagnostics else "fit.noise"
+    noise = "fit.noise.with_dispersion(None)" if LEARNED in fit.diagnostics and given.by == "matrix" else noise
+    rows = [
+        ["model", fit.model],
+        ["method", f"{fit.method} (bayesnmf.{METHODS[fit.method].options.__name__})"],
+        ["rank", str(fit.rank)],
+        ["seed", str(fit.seed)],
+        ["objective", f"{fit.objective} {fit.trace.mean() if fit.trace.ndim == 2 else fit.trace[-1]:,.3f}"],
+        ["priors", _cut(repr(own))],
+        ["noise", _cut(repr(fit.noise))],
+        ["options", _cut(repr(replace(fit.options, priors=own)))],
+    ]
+    if fit.batch is not None:
+        rows.append(["batches", f"{listed_labels(fit.batch.names.tolist())}; factors of shape {fit.batch.shape:.3g}"])
+    code = say("code.project" if fit.is_projected else "code.repeat", noise=noise)
+    return Section("How to repeat it", tables=[Table(["", ""], rows, numeric=False)], code=code)
+
+
+def _cut(text: str) -> str:
+    """Return a text, or its beginning where it has all numbers of an array."""
+    return text if len(text) <= LONGEST else say("paper.cut", text=text[:LONGEST])
+
+
+def citations(read: Read) -> Section:
+    """Return what to cite: the model, the method, and what the page computes."""
+    fit = read.fit
+    chains = fit.estimate.kind == "draws" and not METHODS[fit.method].resampled
+    more = ["cite.signs", *["cite.chains"] * chains, *["cite.neighbours"] * (fit.rank > 2)]
+    return Section("How to cite", references=references_of(fit.model, [fit.method], more))

@@ -12,7 +12,7 @@ from bayesnmf import plots
 from bayesnmf.options import METHODS as RECORDS
 from bayesnmf.pages.parts import Cloud, Dot, Legend, Number, Section, Table, drawn, share
 from bayesnmf.pages.reading import Read
-from bayesnmf.pages.words import INTERVALS
+from bayesnmf.pages.words import capital, say
 from bayesnmf.plots.style import OTHERS, PALETTE, leading
 from bayesnmf.results.intervals import kind_of_intervals, source_of_intervals
 from bayesnmf.results.kept import kept_with_fit
@@ -23,10 +23,7 @@ from bayesnmf.types import Array
 MOST, FEWEST = 2000, 20  # samples
 WIDTH, HEIGHT, EDGE = 640, 420, 10
 NEIGHBOURS, ITERATIONS = 30, 350
-TOLD = (
-    "Each dot is a sample, and samples with alike shares of the components lie near each other (t-SNE of the square "
-    "roots of the shares). Distances between groups that are far apart, and sizes of groups, mean nothing."
-)
+TYPICAL, LARGEST, MOST_BARS = 4, 2, 2000
 
 
 def cloud_of(read: Read) -> Cloud | None:
@@ -45,8 +42,9 @@ def cloud_of(read: Read) -> Cloud | None:
         Dot(round(float(x), 1), round(float(y), 1), own.tolist(), f"{name}: {titles[k]} {read.shares[row, k]:.0%}")
         for (x, y), own, name, k, row in zip(places, numbers, names, read.lead[rows], rows, strict=True)
     ]
-    some = f" {len(rows):,} of {len(read.shares):,} samples are shown." if len(rows) < len(read.shares) else ""
-    return Cloud(dots, legends, f"{TOLD}{some}", WIDTH, HEIGHT)
+    told, all_rows = [say("samples.cloud")], len(read.shares)
+    told += [say("samples.some", shown=len(rows), all=all_rows)] if len(rows) < all_rows else []
+    return Cloud(dots, legends, " ".join(told), WIDTH, HEIGHT)
 
 
 @kept_with_fit
@@ -93,27 +91,13 @@ def _of_groups(names: list[str], labels: Array) -> tuple[Legend, Array]:
     return Legend("group", named if np.any(numbers == len(shown)) else named[:-1]), numbers
 
 
-TYPICAL, LARGEST, MOST_BARS = 4, 2, 2000
-CHOSEN = (
-    "The first are typical: of the samples that a component leads, the one whose shares are nearest to their average, "
-    "for the components that lead most often. The last have the most counts of all, and so the narrowest intervals."
-)
-
-
 def composition(read: Read) -> Section:
     """Return the structure plot, a picture of all samples, and mean shares by group."""
     fit, groups, n = read.fit, read.given.groups, len(read.shares)
     most = None if groups is None and n <= MOST_BARS else MOST_BARS
-    picture = drawn(
-        lambda: plots.structure(fit, groups, most),
-        "One stacked bar for each sample: the share of each component in its expected counts.",
-    )
-    text = [
-        "Each bar is a sample; colours are the shares of the components in its expected counts. In a sample the "
-        "component leads that sets it apart most: the greatest share × log(share / mean share)."
-    ]
+    picture, text = drawn(lambda: plots.structure(fit, groups, most), say("samples.structure")), [say("samples.order")]
     if groups and groups.ungrouped:
-        text.append(f"{groups.ungrouped:,} samples without a group are left out.")
+        text.append(say("samples.ungrouped", number=groups.ungrouped))
     tables = [] if groups is None else [_by_group(read)]
     return Section("What the samples consist of", text, tables=tables, figures=[picture], cloud=cloud_of(read))
 
@@ -133,9 +117,9 @@ def _by_group(read: Read) -> Table:
 def uncertainty(read: Read) -> Section:
     """Return what the intervals are, and those of some samples."""
     fit, of = read.fit, read.intervals
-    text = [INTERVALS[kind_of_intervals(of)]]
+    text = [say(f"intervals.{kind_of_intervals(of)}.told")]
     if RECORDS[fit.method].posterior != "draws" and (source := source_of_intervals(of)):
-        text.append(f"{source[:1].upper()}{source[1:]}.")
+        text.append(f"{capital(source)}.")
     if of.estimate.kind == "point":
         return Section("Uncertainty", text)
     typical = typical_rows(read.shares, read.lead)
@@ -143,18 +127,14 @@ def uncertainty(read: Read) -> Section:
     totals[typical] = -1
     rows = [*typical, *np.argsort(-totals, kind="stable")[: min(LARGEST, len(totals) - len(typical))].tolist()]
     # Of the fit itself: what it is read from is kept beside it, so that nothing is sampled again.
-    figure = drawn(
-        lambda: plots.loadings_intervals(fit, fit.row_names[rows]), "Medians and intervals of loadings of some samples."
-    )
+    figure = drawn(lambda: plots.loadings_intervals(fit, fit.row_names[rows]), say("samples.intervals"))
     lines = []
     for row in rows:
-        total, chosen = fit.counts.row_totals[row], "typical" if row in typical else "most counts"
-        lead = read.lead[row]
+        total, lead, chosen = fit.counts.row_totals[row], read.lead[row], "typical" if row in typical else "most counts"
         first = (fit.component_titles[lead], share(read.shares[row, lead], 0)) if lead >= 0 else ("–", "–")
-        own = Number(f"{total:,.12g}", total), *first
-        lines.append([str(fit.row_names[row]), chosen, *own])
+        lines.append([str(fit.row_names[row]), chosen, Number(f"{total:,.12g}", total), *first])
     table = Table(["sample", "chosen as", "counts", "leading component", "its share"], lines)
-    return Section("Uncertainty", [*text, CHOSEN], figures=[figure], tables=[table])
+    return Section("Uncertainty", [*text, say("samples.chosen")], figures=[figure], tables=[table])
 
 
 def typical_rows(shares: Array, lead: Array) -> list[int]:

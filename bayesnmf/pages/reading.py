@@ -12,7 +12,7 @@ from bayesnmf.assessment.predictive_checks import PredictiveChecks, predictive_c
 from bayesnmf.data.several import is_weighted
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.noise.abilities import Distributed
-from bayesnmf.pages.words import NO_DISTRIBUTION, OF_ALL, ON_DISK
+from bayesnmf.pages.words import say
 from bayesnmf.plots.style import colours_of_leading, leading
 from bayesnmf.results.cautions import excess_of_noise
 from bayesnmf.results.intervals import for_intervals
@@ -77,7 +77,7 @@ def _checks_of(fit: Any) -> PredictiveChecks:
 def _why_unchecked(fit: Fit) -> str:
     """Return why there are no predictive checks, or how to make them; "" if there can be some."""
     if not fit.counts.rows_held:
-        return ON_DISK
+        return say("checks.on_disk")
     if not isinstance(fit.noise, Distributed):
-        return NO_DISTRIBUTION
-    return OF_ALL if fit.is_of_matrix or is_weighted(fit.counts) else ""
+        return say("checks.no_distribution")
+    return say("checks.of_all") if fit.is_of_matrix or is_weighted(fit.counts) else ""

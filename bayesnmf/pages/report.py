@@ -21,12 +21,10 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.needs import needed_for
 from bayesnmf.pages.checks import check_page, check_source, check_title
-from bayesnmf.pages.glossary import terms_in
 from bayesnmf.pages.of_fit import page_of_fit
 from bayesnmf.pages.parts import Page, Section, Table, as_number, drawn
 from bayesnmf.pages.reading import Given
-from bayesnmf.pages.references import references_of
-from bayesnmf.pages.words import METHODS, MODELS
+from bayesnmf.pages.words import WORDS, references_of, say, terms_in
 from bayesnmf.studies.comparison.finding import finding
 from bayesnmf.studies.comparison.measures import reference_of
 from bayesnmf.studies.comparison.report import MEASURES, SHORT, Comparison, figures_of, measured, notes
@@ -150,15 +148,6 @@ def _without_controls(value: Any) -> Any:
     return type(value)(value.translate(CONTROLS)) if isinstance(value, str) else value
 
 
-DESCRIPTIONS = {
-    "components": "The components of every method, matched.",
-    "objectives": "The objective of each method by iteration.",
-    "agreement": "Cosines and correlations between the methods.",
-    "loadings_intervals": "Posterior medians and intervals of the loadings of some samples, by method.",
-}
-CHAINS = "Traces and rank histograms of the chains of a sampler."
-
-
 def page_of_comparison(comparison: Comparison, image_shape: tuple[int, int] | None, told: ProgressReport) -> Page:
     """Return the page."""
     fits = comparison.fits
@@ -168,13 +157,13 @@ def page_of_comparison(comparison: Comparison, image_shape: tuple[int, int] | No
     made = []
     for done, (name, draw) in enumerate(pictures.items()):
         told("report", done, len(pictures), np.nan)
-        made.append(drawn(draw, DESCRIPTIONS.get(name, CHAINS)))
+        made.append(drawn(draw, say(f"pictures.{name if name in WORDS['pictures'] else 'chains'}")))
     told("report", len(pictures), len(pictures), np.nan)
     rows = [
         ["counts", f"{n:,} samples × {m:,} features to train on"],
-        ["model", MODELS[first.model]],
+        ["model", say(f"models.{first.model}.told")],
         ["components", str(first.rank)],
-        *([name, METHODS[fit.method]] for name, fit in fits.items()),
+        *([name, say(f"methods.{fit.method}.told")] for name, fit in fits.items()),
     ]
     plain = [line for line in notes(comparison) if not line.startswith("CAUTION ")]
     short, every = (

@@ -1,74 +1,36 @@
-"""Sentences of a page: models, methods and what their intervals are."""
+"""What pages say: the texts of `words.toml`, with numbers and names in their places."""
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Iterable
+from importlib.resources import files
+from typing import Any
 
-MODELS = {
-    "poisson": "Poisson factorisation: each count is Poisson distributed, with the product of loadings and components "
-    "as its mean; the loadings have a flat prior unless one is given",
-    "gamma_poisson": "Gamma–Poisson model: each count is Poisson distributed, with the product of loadings and "
-    "components as its mean; loadings have a Gamma prior",
-    "dirichlet_poisson": "Dirichlet–Poisson model, which is latent Dirichlet allocation: the counts of a sample are "
-    "multinomial, with a mixture of the components as their probabilities",
-    "dirichlet_gamma": "Dirichlet–Gamma allocation model: each sample has an expected total, which it divides "
-    "among the components",
-    "hierarchical_poisson": "hierarchical Poisson factorisation: loadings and components have Gamma priors, with a "
-    "rate for each sample and each feature that is estimated, too",
-}
-METHODS = {
-    "map": "maximum a posteriori: the most probable loadings and components, without intervals",
-    "vi": "closed-form variational inference: a mean-field approximation of the posterior",
-    "svi": "stochastic variational inference: a mean-field approximation of the posterior",
-    "gibbs": "Gibbs sampling of the posterior",
-    "nuts": "Hamiltonian Monte Carlo sampling of the posterior",
-    "smc": "sequential Monte Carlo sampling of the posterior, from the prior on",
-    "bld": "best latent decomposition: the most probable allocation of every count to a component, without intervals",
-}
-INTERVALS = {
-    "point": "This is a point estimate. It has no intervals; fit by vi or gibbs for those of a posterior, or make some "
-    "with fit.with_intervals('bootstrap').",
-    "mean field": "Intervals are central 90 % intervals of a mean-field approximation. They are too narrow, because it "
-    "ignores how loadings and components move together.",
-    "sampled": "Intervals are central 90 % intervals of draws of the posterior around this one factorisation; "
-    "bayesnmf.modes finds others.",
-    "linear response": "Intervals are central 90 % intervals of a mean-field approximation whose widths were corrected "
-    "by linear response; their location was not.",
-    "bootstrap": "Intervals are central 90 % intervals of the estimates of counts that were drawn from this fit and "
-    "fitted again. They say how much the estimate varies from counts to counts, with its bias, not where the truth is.",
-    "draws": "Intervals are central 90 % intervals of posterior draws. Chains that started from one fit describe the "
-    "posterior around this one factorisation; bayesnmf.modes finds others.",
-}
-BRIEF = {
-    "point": "none, since this is a point estimate",
-    "mean field": "central 90 % intervals of the mean field, which are too narrow",
-    "sampled": "central 90 % intervals of the draws of a short chain from the fit",
-    "linear response": "central 90 % intervals of the mean field, with widths corrected by linear response",
-    "bootstrap": "central 90 % intervals of a parametric bootstrap",
-    "draws": "central 90 % intervals of posterior draws",
-}
-MARKERS = (
-    "Lift: share in the component divided by the share in all counts. Log2 change: against the component in which the "
-    "feature is most frequent otherwise, with a 90 % interval. Lfsr: local false sign rate, the probability under the "
-    "model that the true change has the other sign."
+import bayesnmf
+
+
+def _on_one_line(value: Any) -> Any:
+    """Return texts without their line breaks; code keeps them."""
+    if isinstance(value, dict):
+        return {name: each if name == "code" else _on_one_line(each) for name, each in value.items()}
+    return re.sub(r"\s*\n", " ", value).strip(" ")
+
+
+WORDS: dict[str, Any] = _on_one_line(
+    tomllib.loads(files("bayesnmf.pages").joinpath("words.toml").read_text(encoding="utf-8"))
 )
-P_VALUES = (
-    "Data sets of the same size were drawn from the fitted model. The p-value of a statistic is the probability that a "
-    "right model shows one further out; the adjusted p-value, that it shows any of these statistics as far out."
-)
-MISFITTED = (
-    "Components may be missing, or counts may vary more than Poisson numbers do; intervals and shares then hold for "
-    "the model, and may not hold for what made the counts."
-)
-ON_DISK = (
-    "The counts of this fit are on disk, and checks by replicated counts read them once for each replicate: "
-    "bayesnmf.predictive_checks(fit, 50) makes them."
-)
-NO_DISTRIBUTION = (
-    "Quasi-Poisson noise has no distribution to draw replicated counts from: it is the Poisson likelihood to a power "
-    "that follows from how much the counts vary. Fit with noise='nb1', or 'poisson', for these checks."
-)
-OF_ALL = "Replicated counts are made of all matrices of a fit together, where none of them counts more than others."
+TERMS: dict[str, str] = WORDS["terms"]
+
+
+def say(name: str, **values: Any) -> str:
+    """Return the text of a name, as "failed.idle", with these values in their places."""
+    words = WORDS
+    *tables, last = name.split(".")
+    for table in tables:
+        words = words[table]
+    return str(words[last].format(**values))
 
 
 def counted(number: int, what: str) -> str:
@@ -82,3 +44,25 @@ def listed(names: Iterable[str], most: int = 8) -> str:
     if rest > 0:
         first = [*first, f"{rest:,} more"]
     return " and ".join([", ".join(first[:-1]), first[-1]] if len(first) > 1 else first)
+
+
+def capital(text: str) -> str:
+    """Return a text that begins with a capital letter."""
+    return text[:1].upper() + text[1:]
+
+
+def terms_in(text: str) -> dict[str, str]:
+    """Return the terms that occur in a text, in singular or plural, with their definitions, in the order of `TERMS`."""
+    return {term: told for term, told in TERMS.items() if _pattern_of(term).search(text)}
+
+
+def _pattern_of(term: str) -> re.Pattern[str]:
+    plural = f"{re.escape(term[:-1])}(?:y|ies)" if term.endswith("y") else f"{re.escape(term)}s?"
+    return re.compile(rf"(?<![\w-]){plural}(?!\w)", re.IGNORECASE)
+
+
+def references_of(model: str, methods: Iterable[str], more: Iterable[str] = ()) -> list[str]:
+    """Return what to cite for a model, methods and what is computed besides, each once."""
+    used = [WORDS["models"][model], *(WORDS["methods"][method] for method in methods)]
+    own = say("cite.package", version=bayesnmf.__version__)
+    return list(dict.fromkeys([own, *(each["cite"] for each in used if "cite" in each), *map(say, more)]))

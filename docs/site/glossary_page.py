@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayesnmf.pages.glossary import TERMS
+from bayesnmf.pages.words import TERMS
 
 
 def glossary_page() -> str:

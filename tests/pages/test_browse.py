@@ -15,9 +15,8 @@ from browsing import Reader, browse, in_a_browser, probe
 from plain import even_priors, plain_map, plain_vi
 
 import bayesnmf
-from bayesnmf.pages import relevance
-from bayesnmf.pages.relevance import LEVELS, SHOWN, UNIT, leading
-from bayesnmf.pages.snippets import pattern_of, snippets
+from bayesnmf.pages import browse as browsing
+from bayesnmf.pages.browse import LEVELS, SHOWN, UNIT, leading, pattern_of, snippets
 
 MARKUP = [
     "<script>console.error('run')</script>",
@@ -103,7 +102,7 @@ def test_features_of_a_component_without_counts_alone_are_left_out():
 @smallfits.quietly
 def test_frequencies_are_those_of_expected_counts():
     fit = smallfits.fit(method="map")
-    found = relevance.frequencies(bayesnmf.to_topic_model(fit), fit.expected_sizes)
+    found = browsing.frequencies(bayesnmf.to_topic_model(fit), fit.expected_sizes)
     means = fit.mean_factors[0] @ fit.mean_factors[1]
     np.testing.assert_allclose(found, means.sum(axis=0) / means.sum(), rtol=1e-10)
 
@@ -163,7 +162,7 @@ def test_without_names_and_with_little(tmp_path):
 
 def test_many_features_are_searched_by_the_most_frequent_and_all_that_lead(tmp_path, monkeypatch):
     monkeypatch.setattr("bayesnmf.pages.browse.SEARCHED", 5)
-    monkeypatch.setattr(relevance, "SHOWN", 4)
+    monkeypatch.setattr(browsing, "SHOWN", 4)
     fit, given = fitted(), contents(bayesnmf.browse(fitted(), tmp_path / "page.html"))
     most = np.argsort(-fit.counts.feature_totals, kind="stable")[:5]
     assert {NAMES[j].replace("\x07", "\ufffd") for j in most} <= {*given["names"]}

@@ -1,10 +1,12 @@
 """The glossary: short, in order, and found in texts."""
 
 import re
+from pathlib import Path
 
 import pytest
 
-from bayesnmf.pages.glossary import TERMS, terms_in
+from bayesnmf.pages import words
+from bayesnmf.pages.words import TERMS, WORDS, terms_in
 
 
 def test_definitions_are_one_or_two_sentences_in_the_order_of_the_alphabet():
@@ -25,3 +27,12 @@ def test_definitions_are_one_or_two_sentences_in_the_order_of_the_alphabet():
 )
 def test_terms_are_found_as_whole_words(text, terms):
     assert {*terms_in(text)} == terms
+
+
+def test_every_text_is_said_somewhere_and_every_name_has_a_text():
+    by_kind = {"terms", "models", "methods", "intervals", "states", "larger", "smaller", "pictures"}  # found by a value
+    sources = "".join(path.read_text(encoding="utf-8") for path in Path(words.__file__).parent.glob("*.py"))
+    said = {name for name in re.findall(r'"([a-z]+\.[a-z_]+)"', sources) if name.partition(".")[0] in WORDS}
+    said.discard("components.html")  # a file, of an example
+    said |= {f"trust.{name}" for name in ("few_unmixed", "some_unmixed", "unmixed")}
+    assert said == {f"{table}.{name}" for table, texts in WORDS.items() if table not in by_kind for name in texts}

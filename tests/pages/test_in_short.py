@@ -18,10 +18,10 @@ from bayesnmf.noise.words import NOISES
 from bayesnmf.pages.checks import check_source
 from bayesnmf.pages.in_short import in_short, tiles
 from bayesnmf.pages.of_components import _table
-from bayesnmf.pages.of_evidence import UNTESTED, rank_in_words, unstable
+from bayesnmf.pages.of_evidence import rank_in_words, unstable
 from bayesnmf.pages.of_samples import cloud_of, typical_rows
 from bayesnmf.pages.reading import Given, Read
-from bayesnmf.pages.words import listed
+from bayesnmf.pages.words import listed, say
 from bayesnmf.results.cautions import excess_of_noise
 from bayesnmf.results.checks import Groups
 from bayesnmf.results.intervals import MANY, for_intervals
@@ -79,7 +79,7 @@ def test_a_failed_check_says_by_how_much(observed, told):
 def test_a_fit_without_faults_says_that_nothing_failed():
     sentences = dict(in_short(read(fitted(), FINE)))
     assert sentences["Found"].startswith("Three components describe 40 samples, by counts of 12 features. ")
-    assert sentences["Found"].endswith(UNTESTED)
+    assert sentences["Found"].endswith(say("ranks.untested"))
     assert sentences["Failed"].startswith("Nothing: the fit came to rest, and none of 5 checks of the model failed")
     assert "checks failed" not in sentences["To be trusted"]
 

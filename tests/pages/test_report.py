@@ -21,7 +21,7 @@ import bayesnmf
 from bayesnmf import MAP, VI, Gibbs, Settings, plots
 from bayesnmf.pages import parts
 from bayesnmf.pages import report as pages
-from bayesnmf.pages.of_methods import methods
+from bayesnmf.pages.of_fit import methods
 from bayesnmf.pages.parts import Number, Page, Section, Table, share
 from bayesnmf.pages.reading import Given, read
 from bayesnmf.studies.comparison import measures
@@ -400,11 +400,12 @@ def test_the_template_refuses_what_it_does_not_know():
 
 def test_there_are_words_for_every_model_and_method():
     from bayesnmf.options import METHODS
-    from bayesnmf.pages import references, words
+    from bayesnmf.pages.words import WORDS
     from bayesnmf.priors.specification import MODELS
 
-    assert {*words.MODELS} == {*references.MODELS} == {*MODELS}
-    assert {*words.METHODS} == {*METHODS}
+    assert {*WORDS["models"]} == {*MODELS}
+    assert all("cite" in each for each in WORDS["models"].values())
+    assert {*WORDS["methods"]} == {*METHODS}
 
 
 @pytest.mark.long
