@@ -22,14 +22,7 @@ from bayesnmf.results.cautions import (
     mixing_of,
 )
 from bayesnmf.results.estimates import Intervals
-from bayesnmf.results.intervals import (
-    MANY,
-    SOME,
-    cautions_of_intervals,
-    in_percent,
-    kind_of_intervals,
-    share_unmixed,
-)
+from bayesnmf.results.intervals import MANY, SOME, cautions_of_intervals, in_percent, kind_of_intervals, share_unmixed
 from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT
 from bayesnmf.results.short_chain import MIXED
 

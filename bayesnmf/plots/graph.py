@@ -45,11 +45,7 @@ class Node(NamedTuple):
 
 @style.figure()
 def model_graph(
-    model: str | Fit,
-    priors: Priors | None = None,
-    *,
-    augmented: bool = False,
-    **panels: Unpack[style.Panel],
+    model: str | Fit, priors: Priors | None = None, *, augmented: bool = False, **panels: Unpack[style.Panel]
 ) -> Axes:
     """Draw a model as a plate diagram, read from its NumPyro program.
 

@@ -143,8 +143,7 @@ def _square_ticks(most: float) -> list[int]:
 
 @style.figure()
 def misfit(
-    checks: Mapping[int, PredictiveChecks] | Mapping[str, Mapping[int, PredictiveChecks]],
-    **panels: Unpack[style.Panel],
+    checks: Mapping[int, PredictiveChecks] | Mapping[str, Mapping[int, PredictiveChecks]], **panels: Unpack[style.Panel]
 ) -> Axes:
     """Draw how much worse fits of several ranks describe the counts than a right model would.
 
