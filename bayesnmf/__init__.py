@@ -23,6 +23,8 @@ _HOMES = {"models": "bayesnmf"} | {
     each.names[0].name: each.module for each in _STATED.body if isinstance(each, ast.ImportFrom)
 }
 
+GONE = {"absence": "1 - bayesnmf.assign(fit.counts, fit).presence, whose chances are calibrated"}
+
 __all__ = ["__version__", *sorted({*_HOMES} - absent_names())]
 
 _root = Path(__file__).parent.parent
@@ -40,6 +42,8 @@ def __getattr__(name: str) -> Any:
         except ModuleNotFoundError:
             with needed_for(f"bayesnmf.{name}"):
                 raise
+    if name in GONE:
+        raise AttributeError(f"bayesnmf.{name} is gone; call {GONE[name]}")
     from bayesnmf.checks import did_you_mean
 
     raise AttributeError(f"module 'bayesnmf' has no attribute {name!r}{did_you_mean(name, __dir__())}")

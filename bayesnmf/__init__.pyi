@@ -3,7 +3,6 @@
 from bayesnmf import datasets as datasets
 from bayesnmf import plots as plots
 from bayesnmf import tl as tl
-from bayesnmf.assessment.absence import absence as absence
 from bayesnmf.assessment.agreement import posterior_agreement as posterior_agreement
 from bayesnmf.assessment.agreement_result import Agreement as Agreement
 from bayesnmf.assessment.allocation_marginal import log_p_allocation as log_p_allocation

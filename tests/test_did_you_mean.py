@@ -30,6 +30,7 @@ EMPTY = pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.FitWarning
         (lambda: bayesnmf.fit(COUNTS, max_itr=5), r"options=bayesnmf.VI\(max_iter="),
         (lambda: bayesnmf.datasets.real("newsgroup"), "did you mean 'newsgroups'"),
         (lambda: bayesnmf.plot, "did you mean 'plots'"),
+        (lambda: bayesnmf.absence, r"call 1 - bayesnmf\.assign\(fit\.counts, fit\)\.presence"),
         (lambda: bayesnmf.plots.structures, "did you mean 'structure'"),
         (lambda: bayesnmf.Gibs, "did you mean 'Gibbs'"),
         (lambda: bayesnmf.simulate(10), r"did you mean rank=10\?"),

@@ -140,35 +140,6 @@ def check_catalogue(reference: Any, fit: FitRecord) -> tuple[np.ndarray, np.ndar
     return np.arange(len(array)) if labels is None else labels, array
 
 
-def check_can_be_absent(fit: Any) -> None:
-    """Refuse a fit without a mean field, or of one component only."""
-    check_fit(fit)
-    if fit.estimate.kind != "mean field":
-        methods = " or ".join(f"method={name!r}" for name in methods_with("mean field"))
-        raise ValueError(f"absence needs a fit by {methods}: found {fit.method!r}; fit the same model by vi")
-    if fit.rank < 2:
-        raise ValueError("absence needs a fit of at least two components: found one, without which no count can be")
-    _check_no_rates(fit, "absence", "noise='nb1', without batches")
-
-
-def _check_no_rates(fit: Any, what: str, cure: str) -> None:
-    rated = f"noise={fit.noise.word!r}, with rates" * fit.noise.has_entry_rates
-    found = rated or "factors of batches" * (fit.batch is not None)
-    if found := found or "dispersions of features" * uniformises(fit.noise, fit.priors.components):
-        raise ValueError(f"{what} needs entries whose exposure is known: found {found}; use {cure}")
-
-
-def check_component_numbers(numbers: Any, rank: int) -> list[int]:
-    """Return numbers of components as a list; None means all."""
-    if numbers is None:
-        return list(range(rank))
-    listed = list(numbers) if isinstance(numbers, Iterable) and not isinstance(numbers, str | bytes) else [numbers]
-    for number in listed:
-        if check_count(number, "components", minimum=0) >= rank:
-            raise ValueError(f"components must be below the rank of the fit, {rank}: found {number}")
-    return listed
-
-
 def has_response(fit: Any) -> bool:
     """Return whether `bayesnmf.linear_response` works for a fit as it is."""
     with_q = fit.method == "vi" and fit.posterior.components is not None and not fit.is_projected and fit.batch is None
@@ -181,7 +152,12 @@ def check_response(fit: Any, given_components: bool) -> None:
     check_fit(fit)
     check_method(fit.method, ("vi",), "linear response")
     check_flag(given_components, "given_components")
-    _check_no_rates(fit, "linear response", "fit.with_intervals('sampled')")
+    found = f"noise={fit.noise.word!r}, with rates" * fit.noise.has_entry_rates
+    found = found or "factors of batches" * (fit.batch is not None)
+    if found := found or "dispersions of features" * uniformises(fit.noise, fit.priors.components):
+        raise ValueError(
+            f"linear response needs entries whose exposure is known: found {found}; use fit.with_intervals('sampled')"
+        )
     for side in ("loadings", "components"):
         check_has_part(getattr(fit.priors, side), side, "response", "linear response", "method='gibbs'")
     if given_components:

@@ -63,7 +63,7 @@ GROUPS = {
         "From a fit to findings",
         "What sets components apart, where they are used, how sure this is, and a report of it.",
         (
-            "markers", "group_contrasts", "assign", "Assignment", "absence", "match", "Match", "coherence",
+            "markers", "group_contrasts", "assign", "Assignment", "match", "Match", "coherence",
             "linear_response", "LinearResponse", "to_topic_model", "from_topic_model", "TopicModel", "to_pyldavis",
             "report", "browse",
         ),

@@ -117,9 +117,6 @@ def test_assessments_are_those_in_memory(blocks, model, method, options):
             np.testing.assert_allclose(*both, rtol=rtol)
     one, two = (bayesnmf.coherence(fit) for fit in (on_disk, in_memory))
     np.testing.assert_array_equal(one, two)
-    if method == "vi":
-        one, two = (bayesnmf.absence(fit) for fit in (on_disk, in_memory))
-        np.testing.assert_allclose(one.to_numpy(), two.to_numpy(), rtol=1e-6, atol=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +172,6 @@ def test_the_cure_works(fitted):
     np.testing.assert_array_equal(chosen.components, fitted.components)
     np.testing.assert_allclose(chosen.loadings, fitted.loadings[:60], rtol=1e-3, atol=1e-4)
     assert bayesnmf.predictive_checks(chosen, 5).draws == 5
-    assert bayesnmf.absence(chosen).shape == (60, 3)
     assert bayesnmf.group_contrasts(chosen, ["a", "b"] * 30) is not None
     assert bayesnmf.linear_response(chosen, given_components=True) is not None
     assert chosen.allocations().shape == (60, 3, 40)

@@ -246,7 +246,6 @@ OTHERWISE = {  # what has a parameter of such a name, and why it is not in a tab
     "plots.structure.groups": "has a test of its own",
     "plots.group_shares.groups": "has a test of its own",
     "Fit.rename.components": "names",
-    "absence.components": "numbers of components",
     "log_p_allocation.components": "a prior",
     "LinearResponse.contrast.components": "weights by pairs of names",
     "Counts.exposed_components.components": "an array between parts of the library",

@@ -431,7 +431,6 @@ def test_the_marginal_bound_is_above_the_augmented_one():
             lambda: bayesnmf.linear_response(fitted("poisson", "vi", noise_of(), max_iter=5)),
             "linear response needs entries",
         ),
-        (lambda: bayesnmf.absence(fitted("poisson", "vi", noise_of(), max_iter=5)), "absence needs entries"),
         (
             lambda: bayesnmf.fit(COUNTS, rank=2, noise="nb2", options=bayesnmf.VI(algorithm="minibatch")),
             "needs algorithm='coordinate' or 'settled' or 'gradient'",

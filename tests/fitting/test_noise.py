@@ -13,7 +13,6 @@ import bayesnmf
 from bayesnmf import VI, Gibbs, Quasi
 from bayesnmf.assessment.bounds import state_of_fit
 from bayesnmf.inference.sides import allocate, objective
-from bayesnmf.noise.poisson import POISSON
 from bayesnmf.priors.specification import MODELS
 
 K = 3
@@ -207,16 +206,3 @@ def test_a_report_says_what_it_cannot_check(tmp_path):
     page = bayesnmf.report(fit, tmp_path / "page.html").read_text(encoding="utf-8")
     assert "has no distribution to draw replicated counts from" in page
     assert "Quasi(dispersion=2.0)" in page
-
-
-@quietly
-def test_absence_heeds_the_power():
-    """Evidence for presence shrinks with the power: scores of absence rise where a component is present."""
-    known = [[0.85, 0.1, 0.05], [0.05, 0.2, 0.75]]
-    counts = [[40, 6, 4], [18, 9, 21]]
-    scores = [
-        bayesnmf.absence(bayesnmf.fit(counts, rank=2, seed=0, fixed_components=known, noise=noise)).to_numpy()
-        for noise in (POISSON, Quasi(4))
-    ]
-    present = np.array([[0, 0], [1, 0], [1, 1]]).T
-    assert np.all(scores[1][tuple(present)] > 1e6 * scores[0][tuple(present)])

@@ -16,7 +16,6 @@ from bayesnmf.inference.blocked.tasks import Pass
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Where, allocate, objective
-from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.priors import Distribution
 
 BLOCK_ROWS = 4096  # rows processed at once, so that the extra memory of a pass does not grow with the number of rows
@@ -92,14 +91,11 @@ def settle_blocks(
     return bound, rows
 
 
-def row_blocks_of(counts: Counts, nonzeros: int | None = None) -> Iterator[tuple[slice, Counts]]:
-    """Yield blocks of 4,096 rows, or of about `nonzeros` nonzeros, with counts in shared memory."""
+def row_blocks_of(counts: Counts) -> Iterator[tuple[slice, Counts]]:
+    """Yield blocks of 4,096 rows with counts in shared memory."""
     for rows, part in counts.parts():
         n = part.shape[0]
-        bounds = [*range(0, n, BLOCK_ROWS), n]
-        if nonzeros is not None:
-            bounds = row_blocks(part.matrix.indptr, -(-part.nnz // nonzeros) or 1).tolist()
-        for first, last in pairwise(bounds):
+        for first, last in pairwise([*range(0, n, BLOCK_ROWS), n]):
             yield slice(rows.start + first, rows.start + last), part.block(first, last)
 
 
