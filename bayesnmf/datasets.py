@@ -49,12 +49,7 @@ def digits() -> Counts:
 # --- the Swimmer ----------------------------------------------------------------------------------
 
 _TORSO = [(row, 16) for row in range(10, 22)]
-_ARM = (
-    (-1, 0),
-    (-1, -1),
-    (0, -1),
-    (1, -1),
-)  # steps (down, right) of a left arm: up, up-left, left, down-left
+_ARM = ((-1, 0), (-1, -1), (0, -1), (1, -1))  # steps (down, right) of a left arm: up, up-left, left, down-left
 _LEG = ((1, 0), (1, -1), (0, -1), (-1, -1))  # the same for a left leg: down, down-left, left, up-left
 _LIMBS = ((10, -1, _ARM), (10, 1, _ARM), (21, -1, _LEG), (21, 1, _LEG))  # joint's row, side, poses
 

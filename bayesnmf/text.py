@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from io import StringIO
 from textwrap import fill
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -159,11 +159,23 @@ def with_last[T](table: T, names: Sequence[str]) -> T:
     return found
 
 
+class Column(NamedTuple):
+    """What a column of a table has; and, if it is printed, its heading and the format of its numbers."""
+
+    meaning: str
+    heading: str = ""
+    form: str = ""
+
+
+def or_dash(value: float, form: str = "{:.3f}") -> str:
+    """Return a number as text; a dash stands for what is unknown."""
+    return "–" if np.isnan(value) else form.format(value)
+
+
 def plus_minus(value: float, se: float, digits: int = 4) -> str:
     """Return a value with its standard error; a dash stands for what is unknown."""
-    if np.isnan(value):
-        return "–"
-    return f"{value:,.{digits}f} ± {'–' if np.isnan(se) else f'{se:,.{digits}f}'}"
+    form = f"{{:,.{digits}f}}"
+    return "–" if np.isnan(value) else f"{form.format(value)} ± {or_dash(se, form)}"
 
 
 def p_value(value: float) -> str:

@@ -27,10 +27,8 @@ import bayesnmf
 from bayesnmf import VI
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.mask import Mask
-from bayesnmf.studies.selection.masked import score_masked
-from bayesnmf.studies.selection.masks import make_masks
-from bayesnmf.studies.selection.plan import SelectionPlan
-from bayesnmf.studies.selection.record import Candidate
+from bayesnmf.studies.selection.criterion import Candidate, SelectionPlan
+from bayesnmf.studies.selection.masked import make_masks, score_masked
 from benchmarks.data import read
 
 Array = NDArray[Any]

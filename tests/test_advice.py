@@ -170,12 +170,12 @@ TRIED = {  # by file: what is tried above, or where the tests of its folder ask 
     "results/intervals.py": {"cautions_of_intervals"},
     "results/describing.py": {"_cautions"},
     "results/effects.py": {"cautions_of_spread", "_cautions_of_shares"},
-    "studies/selection/result.py": {"cautions"},
+    "studies/selection/selecting.py": {"cautions"},
     "studies/selection/by_stability.py": {"cautions"},
     "studies/selection/criterion.py": {"cautions"},
     "studies/selection/held_out.py": {"cautions"},
-    "studies/stability/result.py": {"cautions_of_runs", "cautions_of_modes", "cautions"},
-    "studies/stability/evidence.py": {"cautions"},
+    "studies/stability/modes.py": {"cautions_of_runs", "cautions_of_modes", "cautions"},
+    "studies/stability/mode_evidence.py": {"cautions"},
     "studies/comparison/measures.py": {"cautions_of_all", "cautions_of_evidence", "cautions_of_missing"},
     "assessment/agreement.py": {"_cautions", "_cautions_of_truth"},
     "assessment/assignment.py": {"_cautions", "_cautions_of_moved"},
@@ -201,11 +201,11 @@ def test_no_producer_of_cautions_is_missing():
 
 @pytest.mark.parametrize(
     ("place", "called"),
-    [("selection", (bayesnmf.select, bayesnmf.SMC, bayesnmf.VI)), ("stability", (bayesnmf.modes,))],
+    [("selection/selecting", (bayesnmf.select, bayesnmf.SMC, bayesnmf.VI)), ("stability/modes", (bayesnmf.modes,))],
 )
 def test_studies_advise_arguments_that_they_have(place, called):
     """Their cautions are sentences about arguments of the same call, or about options."""
-    text = (Path(bayesnmf.__file__).parent / "studies" / place / "result.py").read_text(encoding="utf-8")
+    text = (Path(bayesnmf.__file__).parent / "studies" / f"{place}.py").read_text(encoding="utf-8")
     asked = set(re.findall(r"[:;,] (?:or )?(?:raise|lower) (\w+)", text)) - {"rank"}
     assert asked
     assert asked <= {name for each in called for name in inspect.signature(each).parameters}

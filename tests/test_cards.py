@@ -19,6 +19,8 @@ RESULTS = {
     "posterior_agreement": lambda: bayesnmf.posterior_agreement({"vi": small_fit(), "gibbs": small_chains()}),
     "loo": lambda: bayesnmf.loo(small_chains()),
     "modes": lambda: bayesnmf.modes(COUNTS, rank=2, starts=2, scored=0, seed=0),
+    "match": lambda: bayesnmf.match(small_chains(), small_fit()),
+    "calibrate": lambda: bayesnmf.calibrate("gamma_poisson", "vi", simulations=12, size=(4, 3)),
     "select": lambda: bayesnmf.select(COUNTS, ranks=[1, 2], splits=2, seed=0),
 }
 

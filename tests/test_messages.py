@@ -17,8 +17,8 @@ from bayesnmf.noise.words import NOISES
 from bayesnmf.options import METHODS
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.studies.comparison.report import Comparison
-from bayesnmf.studies.selection.result import CRITERIA
+from bayesnmf.studies.comparison.comparing import Comparison
+from bayesnmf.studies.selection.selecting import CRITERIA
 
 PACKAGE = Path(bayesnmf.__file__).parent
 # Texts of other languages: shell commands, formulas of theorems.

@@ -12,8 +12,8 @@ import bayesnmf
 from bayesnmf import Calibration, cli, places, writing
 from bayesnmf.options import MAP
 from bayesnmf.results import storage
-from bayesnmf.studies.comparison import report, running
-from bayesnmf.studies.comparison.running import Settings, compare
+from bayesnmf.studies.comparison import comparing
+from bayesnmf.studies.comparison.comparing import Settings, compare
 from bayesnmf.theorems.table import Equivalences
 
 pytestmark = quietly
@@ -34,7 +34,7 @@ def counts(tmp_path):
 @pytest.fixture
 def no_fit(monkeypatch):
     """Any fit is a failure of the test."""
-    monkeypatch.setattr(running, "fit", lambda *_, **__: pytest.fail("a fit ran"))
+    monkeypatch.setattr(comparing, "fit", lambda *_, **__: pytest.fail("a fit ran"))
 
 
 def run(capsys, *words):
@@ -54,7 +54,7 @@ def test_what_is_in_the_way_of_a_fit_is_found_before(place, no_fit, tmp_path):
         compare(COUNTS, rank=2, methods=["map"], out=tmp_path)
 
 
-@pytest.mark.parametrize("name", report.file_names())
+@pytest.mark.parametrize("name", comparing.file_names())
 def test_what_is_in_the_way_of_a_report_is_found_before(name, no_fit, capsys, counts, tmp_path):
     (tmp_path / "out" / name).mkdir(parents=True)
     code, out, err = run(capsys, "compare", counts, "--out", tmp_path / "out", "--quiet")
@@ -75,10 +75,10 @@ def test_a_closed_folder_is_found_before(no_fit, capsys, counts, monkeypatch):
 
 
 def test_every_file_that_is_written_is_looked_for_before(capsys, counts, tmp_path, monkeypatch):
-    monkeypatch.setitem(running.DEFAULTS, "map", OPTIONS)
+    monkeypatch.setitem(comparing.DEFAULTS, "map", OPTIONS)
     code, _, _ = run(capsys, "compare", counts, "--methods", "map", "--rank", "2", "--out", tmp_path / "out", "--quiet")
     assert code == 0
-    assert {*os.listdir(tmp_path / "out")} - {"fits"} <= {*report.file_names()}
+    assert {*os.listdir(tmp_path / "out")} - {"fits"} <= {*comparing.file_names()}
 
 
 def full(*_):
@@ -86,7 +86,7 @@ def full(*_):
 
 
 def test_without_room_the_table_is_printed_and_older_files_stay(capsys, counts, tmp_path, monkeypatch):
-    monkeypatch.setitem(running.DEFAULTS, "map", OPTIONS)
+    monkeypatch.setitem(comparing.DEFAULTS, "map", OPTIONS)
     monkeypatch.setattr(writing, "put", full)
     out_folder = tmp_path / "out"
     (out_folder / "fits").mkdir(parents=True)

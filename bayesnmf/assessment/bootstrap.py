@@ -134,7 +134,7 @@ def _replicate(fit: FitRecord, seeds: Sequence[np.random.SeedSequence], place: i
     """Return the estimates of one replicate."""
     drawn, own = (int(each) for each in seeds[place].generate_state(2, np.uint32))
     left, right = (np.asarray(each, np.float64) for each in fit.mean_factors)
-    matrix = replicate_of(fit, (left, right), drawn, 1).astype(fit.counts.dtype, copy=False)
+    matrix = replicate_of(fit, left, right, drawn, 1).astype(fit.counts.dtype, copy=False)
     counts: Counts = fit.counts.with_matrix(matrix)
     job = Job(counts, fit.model, fit.rank, fit.method, own, fit.options, tick, fit.noise)
     found = uninterrupted(run_once(job))

@@ -42,9 +42,8 @@ def check_leave_one_out(method: str) -> None:
         )
 
 
-def check_least_draws(chains: int, draws: int, needed: tuple[int, int], what: str) -> None:
+def check_least_draws(chains: int, draws: int, each: int, together: int, what: str) -> None:
     """Refuse too few draws for `what`, in each chain or in all chains."""
-    each, together = needed
     if draws < each or chains * draws < together:
         raise ValueError(
             f"{what} needs at least {each} draws in each chain and {together} in all: found {chains} × {draws}; "
@@ -276,3 +275,9 @@ def check_weights(
     if not np.all(np.isfinite(weights)):
         raise ValueError(f"{what} must map pairs to finite weights: found {shown(weights)}")
     return np.array(places[0], int), np.array(places[1], int), weights
+
+
+def check_some_counts(counts: Any) -> None:
+    """Refuse counts that are all zero, for which every statement of `equivalences` would be empty."""
+    if counts.nnz == 0:
+        raise ValueError("counts must contain at least one count: all are zero; give a matrix that is not empty")

@@ -10,10 +10,11 @@ from typing import Any, Literal, NamedTuple
 
 import numba
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import t as student
 
 from bayesnmf.assessment.bounds import elbo_marginal
-from bayesnmf.assessment.checks import check_enumerable, check_truth, check_untempered, check_visits
+from bayesnmf.assessment.checks import check_allocation, check_enumerable, check_truth, check_untempered, check_visits
 from bayesnmf.checks import check_choice, check_count, check_fraction, check_rank, check_seed, check_size
 from bayesnmf.data.batches import check_no_batches
 from bayesnmf.data.checks import check_complete
@@ -25,6 +26,7 @@ from bayesnmf.fitting.checks import check_unexposed
 from bayesnmf.fitting.job import Job, ProgressReport, check_combination, progress_context, resolve_priors
 from bayesnmf.fitting.known import RANK
 from bayesnmf.fitting.noisy import counts_to_temper, run_with_noise
+from bayesnmf.inference.marginal import allocation_model
 from bayesnmf.inference.marginal.evidence import count_allocations, enumerated_log_evidence, estimated_log_evidence
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.status import ConvergenceWarning
@@ -37,8 +39,8 @@ from bayesnmf.noise.negative_binomial import NegativeBinomial
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import SMC, VI
 from bayesnmf.options.checks import served_options
-from bayesnmf.priors import Dirichlet, Priors
-from bayesnmf.priors.checks import check_collapsible, check_family, check_noise
+from bayesnmf.priors import Dirichlet, Distribution, Priors
+from bayesnmf.priors.checks import check_broadcast, check_collapsible, check_family, check_noise
 from bayesnmf.priors.specification import model_and_rank
 from bayesnmf.types import ModelName
 
@@ -348,3 +350,47 @@ def _by_tokens(data: Counts, rank: int, sides: Any, particles: int, seeds: list[
     if not finished:
         raise KeyboardInterrupt
     return finished
+
+
+def log_p_allocation(allocations: ArrayLike, loadings: Distribution, components: Dirichlet) -> float:
+    """Compute log p(S) of an allocation, with loadings and components integrated out ([K] 7-9).
+
+    Parameters
+    ----------
+    allocations : array_like of shape (n, K, m)
+        S_ikj, the part of the counts of feature j in sample i that component k produced: nonnegative, whole or not.
+    loadings : ScaledDirichlet, Dirichlet or Gamma
+        Prior with parameters broadcastable to (n, K), for dirichlet_gamma, dirichlet_poisson or gamma_poisson.
+    components : Dirichlet
+        Prior with parameters broadcastable to (K, m).
+
+    Returns
+    -------
+    float
+        Log p(S) in nats, Poisson scale: its exponential sums to p(X) over all whole-number S that add up to X.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Invalid allocations or priors.
+
+    See Also
+    --------
+    log_evidence : of the counts, with allocations summed out as well.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> S = [[[3, 0], [0, 1]], [[1, 0], [0, 1]]]
+    >>> prior = bayesnmf.ScaledDirichlet(0.3, shape=5, rate=1.5)
+    >>> round(bayesnmf.log_p_allocation(S, prior, bayesnmf.Dirichlet(0.4)), 4)
+    -9.5997
+    """
+    S = check_allocation(allocations)
+    n, rank, m = S.shape
+    priors = Priors(loadings, components)
+    check_collapsible(priors.loadings, priors.components, "log_p_allocation")
+    sides: Any = priors.loadings, priors.components
+    check_broadcast(loadings, "loadings", (n, rank))
+    check_broadcast(components, "components", (rank, m))
+    return allocation_model.log_p_allocation(S, *sides)

@@ -25,10 +25,14 @@ counts, in 94, 92 and 91 %. They are conservative for few samples, because two v
 do not determine the components, shares have errors in common: with 10 samples for 3 components (50 simulations),
 intervals by vi contained it in 56 % of all cases, those by gibbs in 79 %.
 
-Groups of samples, from labels or from factors of two levels, and the contrasts of their means.
-
 The effect of a factor of two levels is the second level minus the first, and the interaction of two is the effect of
 one at the second level of the other minus that at the first. Both are averaged over the levels of all other factors.
+
+Contrasts between the levels of a covariate are adjusted for the other covariates: every row is given each level in
+turn, and keeps its others. The average of its linear predictors, of draws of the effects (`bayesnmf.results.effects`),
+is the log scale of loadings. The average of its mean shares, from a regression of the shares of rows
+(`bayesnmf.results.mean_shares`), is the scale of shares: it is not read off the effects, as a prior of another shape
+than that of the loadings has other means than they have.
 """
 
 from __future__ import annotations
@@ -40,12 +44,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bayesnmf.assessment.checks import check_contrast_weights, check_factors_of_rows
-from bayesnmf.assessment.covariate_contrasts import covariate_contrasts
 from bayesnmf.checks import check_count, check_flag, check_fraction
 from bayesnmf.data.batches import warn_of_confounding
-from bayesnmf.data.covariates.checks import check_is_population
+from bayesnmf.data.covariates.checks import check_is_covariate, check_is_population
+from bayesnmf.data.covariates.coding import Coding, scales_of
+from bayesnmf.data.covariates.levels import label_of
+from bayesnmf.data.covariates.reading import design_of, frame_of_design
 from bayesnmf.priors.values import component_sums, rows_to_shares
 from bayesnmf.results.checks import check_fit, check_groups, check_replicates
+from bayesnmf.results.effects import (
+    SCALE_OF_SHARES,
+    SCALES,
+    EffectsDrawn,
+    drawn_effects,
+    mean_shares_of,
+    prior_with_effects,
+    told_of_mean_shares,
+)
 from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, source_of_intervals
 from bayesnmf.results.markers import SMALLEST
 from bayesnmf.results.record import FitRecord, iterate_draws
@@ -73,12 +88,6 @@ class Design(NamedTuple):
     groups: list[str]
     members: list[Array]
     contrasts: dict[str, Array]
-
-
-def design_of(groups: Any, contrasts: Any, fit: FitRecord) -> Design:
-    """Return the groups, with the rows that have counts, and the weights of all contrasts."""
-    design = design_of_names(groups, contrasts, fit.row_names)
-    return design._replace(members=[rows[fit.counts.row_totals[rows] > 0] for rows in design.members])
 
 
 def design_of_names(groups: Any, contrasts: Any, row_names: Array) -> Design:
@@ -199,8 +208,9 @@ def group_contrasts(
     tail = (1 - check_fraction(interval, "interval")) / 2
     number, seed = check_count(draws, "draws"), check_count(seed, "seed", minimum=0)
     if isinstance(groups, str):
-        return covariate_contrasts(check_is_population(fit, population), groups, contrasts, tail, (number, seed))
-    design = design_of(groups, contrasts, fit)
+        return covariate_contrasts(check_is_population(fit, population), groups, contrasts, tail, number, seed)
+    design = design_of_names(groups, contrasts, fit.row_names)
+    design = design._replace(members=[rows[fit.counts.row_totals[rows] > 0] for rows in design.members])
     check_replicates(*design, population)
     warn_of_confounding(fit.counts.batch, design.groups, design.members)
     drawn = collect(_shares_of_draws(fit := for_intervals(fit), number, seed), design.members)
@@ -219,9 +229,21 @@ def _table(fit: FitRecord, design: Design, shares: Shares, levels: Array, seed: 
         rng = None if seed is None else np.random.default_rng((seed, 1))
         columns = described(shares, design, weights, levels, rng)
         parts.append(pd.DataFrame({"contrast": name, "component": fit.component_labels, **columns}))
+    about = {"intervals": source_of_intervals(fit), "cautions": cautions_of_intervals(fit), "scale": SCALE}
+    return _joined(parts, about)
+
+
+def _joined(parts: list[pd.DataFrame], about: dict[str, Any]) -> pd.DataFrame:
+    """Return the tables of all contrasts as one, which says what it is about."""
+    import pandas as pd
+
     table = with_last(pd.concat(parts, ignore_index=True), ["difference", "difference_low", "difference_high"])
-    table.attrs |= {"intervals": source_of_intervals(fit), "cautions": cautions_of_intervals(fit), "scale": SCALE}
+    table.attrs |= about
     return table
+
+
+def _with_limits(name: str, values: Array, low: Array, high: Array) -> dict[str, Array]:
+    return {name: values, f"{name}_low": low, f"{name}_high": high}
 
 
 def _shares_of_draws(fit: FitRecord, draws: int, seed: int) -> Iterator[Array]:
@@ -266,16 +288,15 @@ def described(shares: Shares, design: Design, weights: Array, levels: Array, rng
     errors = np.zeros_like(means)
     if rng is not None:
         errors = np.stack([shares.mean[rows].std(axis=0, ddof=1) / np.sqrt(len(rows)) for rows in members])
-    for name, change in (("difference", _plain), ("lfc", _logarithm)):
+    for name, change in (("difference", _itself), ("lfc", _logarithm)):
         values, slopes = change(means if name == "difference" else np.maximum(means, errors))
         drawn = weights @ change(draws)[0]
         if rng is not None:
-            drawn = _moved(drawn - drawn.mean(axis=0), shares, members, (weights[:, None] * slopes, errors), rng)
+            drawn = _moved(drawn - drawn.mean(axis=0), shares, members, weights[:, None] * slopes, errors, rng)
             drawn += weights @ values
         elif len(drawn) == 1:
             drawn = np.full_like(drawn, np.nan)
-        low, high = np.quantile(drawn, levels, axis=0)
-        columns |= {name: weights @ values, f"{name}_low": low, f"{name}_high": high}
+        columns |= _with_limits(name, weights @ values, *np.quantile(drawn, levels, axis=0))
         if name == "difference":
             most = np.abs(weights).sum() / 2  # of a contrast of means in [0, 1]
             columns = {part: np.clip(each, -most, most) for part, each in columns.items()}
@@ -283,7 +304,7 @@ def described(shares: Shares, design: Design, weights: Array, levels: Array, rng
     return columns | {"lfsr": np.where(np.isnan(columns["difference_low"]), np.nan, rate)}
 
 
-def _plain(shares: Array) -> tuple[Array, Array]:
+def _itself(shares: Array) -> tuple[Array, Array]:
     """Return shares and the derivative of that."""
     return shares, np.ones_like(shares)
 
@@ -295,14 +316,13 @@ def _logarithm(shares: Array) -> tuple[Array, Array]:
 
 
 def _moved(
-    centred: Array, shares: Shares, members: list[Array], moves: tuple[Array, Array], rng: np.random.Generator
+    centred: Array, shares: Shares, members: list[Array], slopes: Array, errors: Array, rng: np.random.Generator
 ) -> Array:
     """Return draws of a contrast about 0, (simulated, K), from centred posterior draws, (draws, K).
 
-    `moves` are the derivatives of the contrast by the mean shares of the groups, and the standard errors of these
+    `slopes` are the derivatives of the contrast by the mean shares of the groups, `errors` the standard errors of these
     means, (groups, K) each.
     """
-    slopes, errors = moves
     sizes = np.array([len(rows) for rows in members])
     noise = np.stack([shares.variance[rows].sum(axis=0) for rows in members]) / sizes[:, None] ** 2
     variance = centred.var(axis=0)
@@ -311,3 +331,78 @@ def _moved(
     repeats = -(-SIMULATED // len(centred))
     students = np.stack([rng.standard_t(size - 1, repeats * len(centred)) for size in sizes], axis=1)
     return np.asarray(np.tile(shared, (repeats, 1)) + students @ (slopes * errors))
+
+
+# --- levels of a covariate ----------------------------------------------------------------------------------
+
+
+def covariate_contrasts(fit: FitRecord, name: str, contrasts: Any, tail: float, draws: int, seed: int) -> pd.DataFrame:
+    """Return contrasts between levels of a covariate, or a rise of a number by its standard deviation.
+
+    Parameters
+    ----------
+    fit : Fit
+        Fit with covariates.
+    name : str
+        Covariate.
+    contrasts : mapping or None
+        Weights of levels; by default every other level minus the first.
+    tail : float
+        Probability below, and above, the intervals.
+    draws, seed : int
+        Most draws of the effects to read, and the seed that chooses them.
+    """
+    import pandas as pd
+
+    prior = prior_with_effects(fit)
+    coding = Coding.of_text(prior.coding)
+    check_is_covariate(name, coding.columns)
+    frame = frame_of_design(coding, prior.design, fit.row_names)
+    levels = _levels(coding, name, frame)
+    weights = check_contrast_weights(
+        contrasts or _others_minus_first(levels, name in coding.levels), list(levels), label_of
+    )
+    drawn = _chosen(drawn_effects(fit), draws, seed)
+    designs = [design_of(coding, frame.assign(**{name: level}), fit.row_names) for level in levels.values()]
+    effects = np.stack([np.einsum("p,spk->sk", each.mean(axis=0), drawn.standardised) for each in designs], axis=1)
+    shares = mean_shares_of(fit, draws, seed)
+    parts = []
+    for label, weight in weights.items():
+        used = np.flatnonzero(weight)
+        at, most = ([designs[level] for level in used], weight[used]), np.abs(weight).sum() / 2
+        difference = shares.contrast(*at)
+        columns = _with_limits("difference", *difference.limits(tail, -most, most))
+        columns |= _with_limits("lfc", *shares.contrast(*at, logarithms=True).limits(tail, -np.inf, np.inf))
+        moved = np.einsum("l,slk->sk", weight, effects)
+        columns |= _with_limits("effect", moved.mean(axis=0), *np.quantile(moved, [tail, 1 - tail], axis=0))
+        columns["lfsr"] = difference.false_sign_rate()
+        columns["effect_lfsr"] = np.minimum((moved >= 0).mean(axis=0), (moved <= 0).mean(axis=0))
+        parts.append(pd.DataFrame({"contrast": label, "component": fit.component_labels, **columns}))
+    told = told_of_mean_shares(fit)
+    source = told["intervals"]
+    if drawn.source != source:
+        source += f"; of effects: {drawn.source.removeprefix('intervals: ')}"
+    scale = f"difference, lfc, lfsr: {SCALE_OF_SHARES}; effect, effect_lfsr: {SCALES[prior.support]}"
+    cautions = list(dict.fromkeys([*told["cautions"], *drawn.cautions]))
+    return _joined(parts, {"intervals": source, "scale": scale, "cautions": cautions})
+
+
+def _levels(coding: Coding, name: str, frame: Any) -> dict[str, Any]:
+    """Return what the covariate is set to in each of the cases that are compared."""
+    if name in coding.levels:
+        return {level: level for level in coding.levels[name]}
+    sd = scales_of(np.column_stack([np.ones(len(frame)), frame[name]]))[1][1]
+    return {name: frame[name], f"{name} + {sd:.3g}": frame[name] + sd}
+
+
+def _others_minus_first(levels: dict[str, Any], categories: bool) -> dict[str, dict[str, float]]:
+    first, *others = levels
+    return {f"{level} - {first}" if categories else level: {level: 1.0, first: -1.0} for level in others}
+
+
+def _chosen(drawn: EffectsDrawn, draws: int, seed: int) -> EffectsDrawn:
+    """Return at most so many of the draws."""
+    if draws >= len(drawn.draws):
+        return drawn
+    kept = np.random.default_rng(seed).choice(len(drawn.draws), draws, replace=False)
+    return drawn._replace(standardised=drawn.standardised[kept])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from bayesnmf.assessment.checks import check_least_draws, check_leave_one_out
-from bayesnmf.assessment.leave_one_out_result import BAD_K, LeaveOneOut
+from bayesnmf.cards import Card, Shown
 from bayesnmf.checks import check_count, check_names
 from bayesnmf.data.checks import check_some_observed
 from bayesnmf.data.counts import Counts
@@ -29,7 +29,83 @@ from bayesnmf.results.draws import noises_of_draws, restrict_rows
 from bayesnmf.results.estimates import Draws, take_features
 from bayesnmf.results.record import effective_loadings
 from bayesnmf.results.resampling import is_resampled, runs_of_draws, share_effective
+from bayesnmf.text import number
 from bayesnmf.types import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BAD_K = 0.7
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LeaveOneOut(Shown):
+    """Expected log predictive density of entries, each left out in turn.
+
+    Attributes
+    ----------
+    elpd, se, p_loo : float
+        The sum over all `entries`, in nats, its standard error over entries, and the effective number of parameters.
+    sampling_se : float
+        Standard error of `elpd` because only some entries were examined; 0 if all were.
+    entries : int
+        Number of entries in the sum `elpd`.
+    pointwise : DataFrame
+        One row for each examined entry: row, feature, count, elpd, pareto_k.
+    good_k : float
+        The reliability limit of k-hat for this number of draws, as in ArviZ: min(1 − 1/log₁₀ draws, 0.7).
+    model, method : str
+    notes : list of str
+
+    See Also
+    --------
+    loo : which makes it.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> counts, options = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], bayesnmf.Gibbs(chains=2, warmup=50, draws=50)
+    >>> fit = bayesnmf.fit(counts, rank=1, method="gibbs", seed=0, options=options)
+    >>> bayesnmf.loo(fit).pointwise.shape[0]
+    12
+    """
+
+    elpd: float
+    se: float
+    p_loo: float
+    sampling_se: float
+    entries: int
+    pointwise: pd.DataFrame
+    good_k: float
+    model: str
+    method: str
+    notes: list[str]
+
+    @property
+    def pareto_k(self) -> Array:
+        """k-hat of every examined entry."""
+        return self.pointwise["pareto_k"].to_numpy()
+
+    def worst(self, n: int = 3) -> pd.DataFrame:
+        """Return the entries with the largest k-hat, worst first."""
+        return self.pointwise.nlargest(n, "pareto_k")
+
+    def card(self) -> Card:
+        """Return what is shown of it."""
+        k, part = self.pareto_k, f", estimated from {len(self.pointwise):,} of them" if self.sampling_se else ""
+        error = f", and ± {number(self.sampling_se)} for the entries not examined" if self.sampling_se else ""
+        lines = [
+            ["elpd", f"{self.elpd:,.1f} ± {number(self.se)} nats{error}"],
+            ["effective parameters, p_loo", f"{self.p_loo:,.1f}"],
+            ["largest k-hat", f"{k.max():.2f}"],
+            [f"k-hat above {BAD_K:g}", f"{np.mean(k > BAD_K):.2%} of the entries"],
+            [f"k-hat above {self.good_k:.2f}, the limit for so many draws", f"{np.mean(k > self.good_k):.2%}"],
+        ]
+        rows: Any = self.worst().itertuples()
+        worst = "; ".join(f"({at.row}, {at.feature}) = {at.count:g}: k-hat {at.pareto_k:.2f}" for at in rows)
+        title = f"{self.model} by {self.method}, leave-one-out over {self.entries:,} entries{part}"
+        return Card(title, ["quantity", "value"], lines, [f"worst: {worst}", *self.notes], ["found.worst(20)"])
+
 
 MOST_ENTRIES, BLOCK_BYTES = 10_000, 64 * 2**20
 FEWEST_DRAWS = 8
@@ -111,13 +187,13 @@ def loo(
     rng = np.random.default_rng(check_count(seed, "seed", minimum=0))
     posterior: Draws = fit.posterior  # type: ignore[assignment]
     fewest = 1 if is_resampled(fit) else FEWEST_DRAWS
-    check_least_draws(posterior.chains, posterior.draws, (fewest, FEWEST_IN_ALL), "loo")
+    check_least_draws(posterior.chains, posterior.draws, fewest, FEWEST_IN_ALL, "loo")
     part = restrict_rows(fit, asked)
     entries = _Entries(part, columns_asked)
     total = check_some_observed(entries.number)
     chosen = entries.places(np.arange(total) if total <= most else np.sort(rng.choice(total, most, replace=False)))
     with progress_context(progress) as report:
-        return _result(entries, chosen, _score_entries(entries, chosen, report))
+        return _result(entries, chosen, *_score_entries(entries, chosen, report))
 
 
 class _Entries:
@@ -227,10 +303,10 @@ def _score_entries(entries: _Entries, chosen: Array, report: ProgressReport) -> 
     return np.concatenate(elpd), np.concatenate(k_hat), p_loo, good_k
 
 
-def _result(entries: _Entries, chosen: Array, found: tuple[Array, Array, float, float]) -> LeaveOneOut:
+def _result(entries: _Entries, chosen: Array, elpd_i: Array, k_hat: Array, p_loo: float, good_k: float) -> LeaveOneOut:
+    """Return the sums over all entries, from the log densities and k-hats of those chosen, (chosen,)."""
     import pandas as pd
 
-    elpd_i, k_hat, p_loo, good_k = found
     number_of_entries, looked = entries.number, len(chosen)
     elpd, sampling_se = float(elpd_i.sum()), 0.0
     if looked < number_of_entries:

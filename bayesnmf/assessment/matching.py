@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bayesnmf.assessment.checks import check_catalogue
+from bayesnmf.cards import Card, Shown
 from bayesnmf.checks import check_share
 from bayesnmf.data.labels import says_place
 from bayesnmf.inference.alignment import cosine, normalise_rows
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 DRAWS, ENDS = 500, (0.05, 0.95)  # most draws, and the levels of an interval
 
 
-@dataclass(frozen=True, eq=False)
-class Match:
+@dataclass(frozen=True, eq=False, repr=False)
+class Match(Shown):
     """One-to-one assignment of the components of a fit to those of a reference.
 
     Attributes
@@ -54,7 +55,7 @@ class Match:
     table: pd.DataFrame
     unmatched: np.ndarray
     leftover: np.ndarray
-    components: np.ndarray = field(repr=False)
+    components: np.ndarray
 
     @property
     def names(self) -> dict[int, str]:
@@ -66,10 +67,19 @@ class Match:
         pairs = zip(self.table["component"].tolist(), self.table["reference"], strict=True)
         return {number: str(label) for number, label in pairs if not says_place(label)}
 
-    def __str__(self) -> str:
-        """Return the table as text, and what is left on both sides."""
-        left = f"components without a match: {', '.join(map(str, self.unmatched)) or 'none'}"
-        return f"{self.table.to_string(index=False)}\n{left}\n{len(self.leftover)} of the reference are left over"
+    def card(self) -> Card:
+        """Return what is shown of it: the table, and what is left on both sides."""
+        lines = [
+            [f"{each:.3f}" if isinstance(each, float) else str(each) for each in row]
+            for row in self.table.itertuples(index=False, name=None)
+        ]
+        notes = [
+            f"components without a match: {', '.join(map(str, self.unmatched)) or 'none'}",
+            f"{len(self.leftover)} of the reference are left over",
+        ]
+        title = f"{len(lines)} of {len(self.components)} components matched"
+        calls = ["fit.rename(found.names)", "bayesnmf.plots.signatures(fit, known=found)"]
+        return Card(title, list(self.table.columns), lines, notes, calls)
 
 
 def match(fit: FitRecord, reference: Any, *, least: float = 0.0) -> Match:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayesnmf.assessment.predictive_statistics import Gathered, with_replicates
-from bayesnmf.assessment.refit_statistics import LEAST, RefitStatistics
+from bayesnmf.assessment.predictive_statistics import LEAST, Gathered, RefitStatistics, with_replicates
 from bayesnmf.cards import Card, Shown
 from bayesnmf.checks import check_choice, check_count, check_fraction, check_size
 from bayesnmf.data.several import check_of_all
@@ -187,7 +186,7 @@ def predictive_checks(
     """Compare the counts with data sets replicated from the fit.
 
     Totals and the histogram are compared with one data set for each posterior draw. P-values come from data sets that
-    are drawn in the same way and fitted again (`bayesnmf.assessment.refit_statistics`), since counts lie closer to
+    are drawn in the same way and fitted again (`bayesnmf.assessment.predictive_statistics`), since counts lie closer to
     means that were fitted to them: by map for fits by map, else by vi, with the noise of the fit and its dispersion.
     They ask whether the model could have made the counts. All together have a p-value below 0.05 in about 5 % of data
     sets that follow the model (docs/reliability.md). The misfit, which compares single entries with their means, shows
@@ -246,30 +245,28 @@ def predictive_checks(
     check_size(size, LIMIT, "totals of all replicates", "ask for fewer draws")
     gathered, refitted = Gathered(fit), RefitStatistics(fit)
     with progress_context(progress) as report:
-        _visit_all(gathered, refitted, (draws, refits), seed, report)
-    return _compare(gathered, refitted, interval, (draws, refits))
+
+        def told(done: int) -> None:
+            report("predictive checks", done, draws + refits, np.nan)
+
+        try:
+            gathered.visit(draws_to_replicate(fit, draws, seed), replication_rng(seed), told)
+            refitted.visit(refits, seed, lambda done: told(draws + done))
+            told(draws + refits)
+        except KeyboardInterrupt:  # what is done is compared
+            if not gathered.rows:
+                raise
+    found = _compare(gathered, refitted, interval)
+    if (found.draws, refitted.number) != (draws, refits):
+        found.notes.append(
+            f"interrupted after {found.draws} of {draws} replicates and {refitted.number} of {refits} refits"
+        )
+    return found
 
 
-def _visit_all(
-    gathered: Gathered, refitted: RefitStatistics, asked: tuple[int, int], seed: int, report: ProgressReport
-) -> None:
-    """Make all replicates, and then the refits; after Ctrl-C leave what is done."""
-    draws, refits = asked
-
-    def told(done: int) -> None:
-        report("predictive checks", done, draws + refits, np.nan)
-
-    try:
-        gathered.visit(draws_to_replicate(gathered.fit, draws, seed), replication_rng(seed), told)
-        refitted.visit(refits, seed, lambda done: told(draws + done))
-        told(draws + refits)
-    except KeyboardInterrupt:
-        if not gathered.rows:
-            raise
-
-
-def _compare(gathered: Gathered, refits: RefitStatistics, interval: float, asked: tuple[int, int]) -> PredictiveChecks:
-    fit, done = gathered.fit, (len(gathered.rows), refits.number)
+def _compare(gathered: Gathered, refits: RefitStatistics, interval: float) -> PredictiveChecks:
+    """Return the counts beside the replicates that were made."""
+    fit, draws = gathered.fit, len(gathered.rows)
     given = MODELS[fit.model].given_totals
     table, values = refits.table(interval, [name for name in SCALARS if not (given and name == "total")])
     sides = []
@@ -280,11 +277,8 @@ def _compare(gathered: Gathered, refits: RefitStatistics, interval: float, asked
         sides.append(part.assign(**refits.misfits(f"{side}s")).rename_axis(side))
     counted = np.array(gathered.histograms)
     histogram = with_replicates(gathered.observed, counted, interval, np.arange(counted.shape[1])).rename_axis("count")
-    notes = _notes(fit, refits)
-    if done != asked:
-        notes.append(f"interrupted after {done[0]} of {asked[0]} replicates and {done[1]} of {asked[1]} refits")
     return PredictiveChecks(
-        table, sides[0], sides[1], histogram, values, done[0], interval, fit.model, fit.method, notes
+        table, sides[0], sides[1], histogram, values, draws, interval, fit.model, fit.method, _notes(fit, refits)
     )
 
 

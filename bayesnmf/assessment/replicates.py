@@ -21,34 +21,36 @@ def totals_to_replicate(fit: FitRecord) -> Array | None:
     return np.rint(fit.counts.row_totals).astype(np.float64) if MODELS[fit.model].given_totals else None
 
 
-def replicate_of(fit: FitRecord, means: tuple[Array, Array], seed: int, threads: int | None = None) -> csr_array:
-    """Return counts (n, m) around the means, the product of two factors, with the noise of the fit.
+def replicate_of(
+    fit: FitRecord, loadings: Array, components: Array, seed: int, threads: int | None = None
+) -> csr_array:
+    """Return counts (n, m) around the means, loadings (n, K) @ components (K, m), with the noise of the fit.
 
     Missing entries have none. Given totals are those of the observed entries, whose counts are multinomial.
     """
     counts, totals = fit.counts, totals_to_replicate(fit)
     if counts.mask is not None and totals is not None:
-        return _of_observed_entries(counts.mask, means, totals, np.random.default_rng(seed))
+        return _of_observed_entries(counts.mask, loadings, components, totals, np.random.default_rng(seed))
     noise = distribution_of(fit.noise)
     if (compiled := noise.compiled(counts.shape)) is not None:
-        drawn = replicated_counts(*means, totals, seed, threads, compiled)
+        drawn = replicated_counts(loadings, components, totals, seed, threads, compiled)
     else:
-        drawn = _drawn_by_blocks(noise, means, np.random.default_rng(seed))
+        drawn = _drawn_by_blocks(noise, loadings, components, np.random.default_rng(seed))
     return drawn if counts.mask is None else counts.mask.apply(drawn)
 
 
-def _drawn_by_blocks(noise: Distributed, means: tuple[Array, Array], rng: np.random.Generator) -> csr_array:
+def _drawn_by_blocks(noise: Distributed, loadings: Array, components: Array, rng: np.random.Generator) -> csr_array:
     """Return counts (n, m) with a noise that compiled draws do not know, some rows at a time."""
-    loadings, components = means
     step = max(ENTRIES // components.shape[1], 1)
     rows = [slice(first, first + step) for first in range(0, len(loadings), step)]
     parts = [csr_array(noise.of_rows(each).draw(loadings[each] @ components, rng)) for each in rows]
     return csr_array(vstack(parts, format="csr").astype(np.float64))
 
 
-def _of_observed_entries(mask: Mask, means: tuple[Array, Array], totals: Array, rng: np.random.Generator) -> csr_array:
+def _of_observed_entries(
+    mask: Mask, loadings: Array, components: Array, totals: Array, rng: np.random.Generator
+) -> csr_array:
     """Return multinomial counts of the observed entries of each row, some rows at a time."""
-    loadings, components = means
     parts, step = [], max(ENTRIES // components.shape[1], 1)
     for first in range(0, len(loadings), step):
         rows = slice(first, first + step)

@@ -27,8 +27,7 @@ def run(args: Namespace) -> int:
 
     counts, image_shape = read_counts_of(args)
 
-    from bayesnmf.studies.comparison.report import TREE, file_names, write
-    from bayesnmf.studies.comparison.running import Settings, compare
+    from bayesnmf.studies.comparison.comparing import TREE, Settings, compare, file_names, write
 
     out = check_folder(args.out, "--out", file_names())
     check_plots_can_be_drawn()

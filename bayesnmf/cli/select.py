@@ -18,7 +18,7 @@ EXAMPLES = """  bayesnmf select counts.csv --ranks 2-8
 
 def run(args: Namespace) -> int:
     """Read, select, write and print."""
-    from bayesnmf.studies.selection.result import CRITERIA
+    from bayesnmf.studies.selection.selecting import CRITERIA
 
     default = "vi" if args.criterion is None else CRITERIA[args.criterion].method
     options = options_of(args, args.method or default)

@@ -5,7 +5,7 @@ side, Σ of the expectations of the other side over observed entries. Where a si
 else changes. The conditional of a side on a simplex has no exposure, since it relies on one that is equal for all its
 entries, so there
 
-- a mean field moves towards the best one of its family (`bayesnmf.priors.unequal`), which raises the elbo of the
+- a mean field moves towards the best one of its family (`bayesnmf.priors.dirichlet`), which raises the elbo of the
   observed entries;
 - for modes and draws each entry receives, besides the counts of its observed entries, those that its missing entries
   would have (uniformisation, noise.md): expected counts, or drawn ones.

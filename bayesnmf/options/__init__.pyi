@@ -14,5 +14,5 @@ from bayesnmf.options.methods import Options as Options
 from bayesnmf.options.methods import methods_with as methods_with
 from bayesnmf.options.methods import options_of as options_of
 from bayesnmf.options.start import Start as Start
-from bayesnmf.studies.comparison.running import Settings as Settings
+from bayesnmf.studies.comparison.comparing import Settings as Settings
 from bayesnmf.theorems.study import Effort as Effort

@@ -25,7 +25,7 @@ class Algorithm:
     methods : tuple of str
         Methods that have the algorithm. The first algorithm of a method in `ALGORITHMS` is its plain algorithm.
     needs : tuple of str
-        Words of the abilities that the families of both priors must have (`bayesnmf.priors.abilities`).
+        Words of the abilities that the families of both priors must have (`bayesnmf.priors.distribution`).
     tol : float
         Default tolerance.
     sweeps : int

@@ -54,7 +54,7 @@ class Method:
     takes_parameter : bool
         Whether the components may be "parameter", without a prior.
     needs : tuple of str
-        Words of the abilities that the families of both priors must have (`bayesnmf.priors.abilities`).
+        Words of the abilities that the families of both priors must have (`bayesnmf.priors.distribution`).
     objective_of_rows : str
         Name of the objective of fits of new rows by `transform`, if it is another.
     resampled : bool

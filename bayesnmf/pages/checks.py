@@ -15,8 +15,8 @@ from bayesnmf.data.several import is_weighted
 from bayesnmf.pages.reading import Given
 from bayesnmf.places import check_file_to_write, check_plots_can_be_drawn
 from bayesnmf.plots.checks import check_known
-from bayesnmf.studies.selection.result import Selection
-from bayesnmf.studies.stability.result import Modes
+from bayesnmf.studies.selection.selecting import Selection
+from bayesnmf.studies.stability.modes import Modes
 from bayesnmf.types import Array
 
 

@@ -9,9 +9,9 @@ from bayesnmf.inference import alignment
 from bayesnmf.pages.parts import Number, Section, Table, as_number, drawn
 from bayesnmf.pages.reading import Read
 from bayesnmf.pages.words import capital, counted, listed, say
-from bayesnmf.studies.selection.record import word_of
-from bayesnmf.studies.selection.result import Selection, headings_and_lines
-from bayesnmf.studies.stability.result import Modes
+from bayesnmf.studies.selection.criterion import word_of
+from bayesnmf.studies.selection.selecting import Selection, headings_and_lines
+from bayesnmf.studies.stability.modes import Modes
 
 COMES_BACK = 0.8  # share of the runs in which a component should come back
 

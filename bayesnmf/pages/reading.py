@@ -19,8 +19,8 @@ from bayesnmf.results.intervals import for_intervals
 from bayesnmf.results.kept import kept_with_fit
 from bayesnmf.results.replication import number_to_replicate
 from bayesnmf.results.topic_model import to_topic_model
-from bayesnmf.studies.selection.result import Selection
-from bayesnmf.studies.stability.result import Modes
+from bayesnmf.studies.selection.selecting import Selection
+from bayesnmf.studies.stability.modes import Modes
 from bayesnmf.types import Array
 
 REPLICATES = 50

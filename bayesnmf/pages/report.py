@@ -25,11 +25,10 @@ from bayesnmf.pages.of_fit import page_of_fit
 from bayesnmf.pages.parts import Page, Section, Table, as_number, drawn
 from bayesnmf.pages.reading import Given
 from bayesnmf.pages.words import WORDS, references_of, say, terms_in
-from bayesnmf.studies.comparison.finding import finding
-from bayesnmf.studies.comparison.measures import reference_of
-from bayesnmf.studies.comparison.report import MEASURES, SHORT, Comparison, figures_of, measured, notes
-from bayesnmf.studies.selection.result import Selection
-from bayesnmf.studies.stability.result import Modes
+from bayesnmf.studies.comparison.comparing import SHORT, Comparison, figures_of, finding, measured, notes
+from bayesnmf.studies.comparison.measures import MEASURES, reference_of
+from bayesnmf.studies.selection.selecting import Selection
+from bayesnmf.studies.stability.modes import Modes
 from bayesnmf.writing import write_text
 
 SCRIPTS = {"page": ("tables", "pictures"), "browse": ("browse",)}

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from bayesnmf.plots import style
 from bayesnmf.plots.checks import check_result
 from bayesnmf.studies.stability.consensus import Consensus
-from bayesnmf.studies.stability.result import Modes
+from bayesnmf.studies.stability.modes import Modes
 from bayesnmf.types import Array
 
 FARTHEST = np.sqrt(2)  # distance of components of length 1 that share no feature

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from bayesnmf.plots import style
 from bayesnmf.plots.checks import check_result, check_selections
-from bayesnmf.studies.selection.record import Candidate
-from bayesnmf.studies.selection.result import Selection
+from bayesnmf.studies.selection.criterion import Candidate
+from bayesnmf.studies.selection.selecting import Selection
 from bayesnmf.types import Array
 
 LETTERS = 14  # of a title, in an inch

@@ -9,8 +9,7 @@ import numpy as np
 from bayesnmf.checks import as_numbers, check_choice, shown
 from bayesnmf.noise.abilities import Dispersed, Noise
 from bayesnmf.noise.words import NOISES, OTHERS
-from bayesnmf.priors.abilities import OPTIONAL
-from bayesnmf.priors.distribution import Distribution
+from bayesnmf.priors.distribution import OPTIONAL, Distribution
 from bayesnmf.priors.families import names_of
 from bayesnmf.priors.specification import MODELS, PARAMETER, on_simplex, uniformises
 

@@ -1,4 +1,14 @@
-"""The Dirichlet distribution of rows on the simplex."""
+"""The Dirichlet distribution of rows on the simplex.
+
+Exposures may differ along the simplex, as those of observed entries do. Given a total A, exposures E and the prior
+Dirichlet(η), a row x then has a density ∝ x^(η + A − 1) exp(−Ex), which is a Dirichlet only if all exposures are equal.
+With α = η + A and ν₀ = Σν, the elbo of q = Dirichlet(ν) is
+
+    G(ν) = Σ (α_j − ν_j) E log x_j + Σ logΓ(ν_j) − logΓ(ν₀) − Ē        Ē = Σ E_j ν_j / ν₀
+
+With F the Fisher information of q, its gradient is F (α − ν) − h, h_j = (E_j − Ē) / ν₀: the natural gradient, from ν
+to α − F⁻¹h, is α − ν where exposures are equal. A step along it is cut until G does not fall.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +18,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln, polygamma
+from scipy.special import digamma, gammaln, polygamma
 
-from bayesnmf.priors.abilities import Every
-from bayesnmf.priors.distribution import Distribution, log_marginal_of, plain_moments
-from bayesnmf.priors.gamma import LEAST_DIVISOR, broadcast_to_size, draw_seed, kernel_moments, positive_exp
-from bayesnmf.priors.learning import learned_concentration
-from bayesnmf.priors.unequal import natural_target, stepped
+from bayesnmf.priors.distribution import Distribution, Every, log_marginal_of, plain_moments
+from bayesnmf.priors.gamma import (
+    LEAST,
+    LEAST_DIVISOR,
+    MOST,
+    MOST_STEPS,
+    TOL,
+    broadcast_to_size,
+    draw_seed,
+    kernel_moments,
+    positive_exp,
+)
 from bayesnmf.priors.values import (
     add_to_total,
     as_array,
@@ -74,7 +91,7 @@ class Dirichlet(Distribution, Every):
     def near_conditional(self, total: Array, exposure: Array, q: Dirichlet, *, whole: bool = False) -> Dirichlet:
         """Return q after a step towards the conditional under exposures that differ along the simplex.
 
-        The step does not lower the elbo (`bayesnmf.priors.unequal`). The `whole` step is the natural gradient, after
+        The step does not lower the elbo (`stepped`). The `whole` step is the natural gradient, after
         which concentrations need not be positive.
         """
         alpha = np.asarray(self.concentration, np.float64) + np.asarray(total, np.float64)
@@ -165,7 +182,7 @@ class Dirichlet(Distribution, Every):
         sums = np.asarray(self.concentration).sum(axis=-1, keepdims=True, dtype=np.float64)
         psi, excess = digamma_with_excess(sums)
         before = 0.0 if prior is None else prior.concentration
-        found = kernel_moments(component_axis, self.concentration, (sums, psi, before, 0.0), threads)
+        found = kernel_moments(component_axis, self.concentration, sums, psi, before, 0.0, threads)
         if prior is None:
             return found._replace(divergence=np.nan)
         beyond = float(excess.sum()) + prior.log_normaliser(found.geometric.shape)
@@ -241,3 +258,135 @@ class Dirichlet(Distribution, Every):
     def urn_terms(self) -> tuple[Array, Array]:
         """Return the concentration, and 1: a token chooses a component with weight α + A."""
         return np.asarray(self.concentration), np.ones(())
+
+
+# --- the concentration that maximises E_q log p (Minka, *Estimating a Dirichlet distribution*, 2000) --------
+
+
+ROUNDING = 1e-14  # relative decrease of the objective that rounding may show in a last full step
+
+
+def learned_concentration(given: Any, expected_log: Array) -> Array:
+    """Return the concentration of the Dirichlet prior that maximises E log p, given E[log x] (rows, entries).
+
+    It has the shape of the given concentration: one for all rows or one per row, as a vector or as one number for all
+    entries.
+    """
+    width = expected_log.shape[1]
+    if width == 1:  # the simplex is one point, with density 1 for any concentration
+        return given
+    given = np.asarray(given, np.float64)
+    padded = given.reshape((1,) * (2 - given.ndim) + given.shape)
+    means = expected_log.mean(axis=0, keepdims=True) if len(padded) == 1 else expected_log
+    rows = [
+        _newton(mean_log, start) if len(start) == width else _newton_symmetric(mean_log, float(start[0]))
+        for mean_log, start in zip(means, padded, strict=True)
+    ]
+    return np.array(rows).reshape(given.shape)
+
+
+def _dirichlet_height(alpha: Array, mean_log: Array) -> float:
+    """Return logΓ(Σα) − Σ logΓ(α) + Σ α E log."""
+    return float(gammaln(alpha.sum()) - gammaln(alpha).sum() + (alpha * mean_log).sum())
+
+
+def _newton(mean_log: Array, alpha: Array) -> Array:
+    """Return the α that maximises `_dirichlet_height`, by Newton's method; the Hessian is diagonal plus rank one."""
+    height = _dirichlet_height(alpha, mean_log)
+    for _ in range(MOST_STEPS):
+        total = alpha.sum()
+        gradient = digamma(total) - digamma(alpha) + mean_log
+        curvature = -polygamma(1, alpha)
+        shared = (gradient / curvature).sum() / (1 / polygamma(1, total) + (1 / curvature).sum())
+        move = (gradient - shared) / curvature
+        length = 1.0
+        while True:
+            new = np.minimum(alpha - length * move, MOST)
+            if np.all(new >= LEAST) and _dirichlet_height(new, mean_log) >= height - ROUNDING * abs(height):
+                break
+            length /= 2
+            if length < TOL:
+                return alpha
+        alpha, height = new, _dirichlet_height(new, mean_log)
+        if np.all(np.abs(length * move) <= TOL * alpha):
+            break
+    return alpha
+
+
+def _newton_symmetric(mean_log: Array, alpha: float) -> Array:
+    """Return the α, equal for all entries, that maximises `_dirichlet_height`, by Newton's method in log α."""
+    size = len(mean_log)
+    height = _dirichlet_height(np.full(size, alpha), mean_log)
+    for _ in range(MOST_STEPS):
+        gradient = size * (digamma(size * alpha) - digamma(alpha)) + mean_log.sum()
+        curvature = size**2 * polygamma(1, size * alpha) - size * polygamma(1, alpha)
+        slope, bend = gradient * alpha, curvature * alpha**2 + gradient * alpha
+        most = 2.0 if bend < 0 else 1.0
+        move = -slope / bend if abs(slope) < -most * bend else most * np.sign(slope)
+        while True:
+            new = min(max(alpha * np.exp(move), LEAST), MOST)
+            if _dirichlet_height(np.full(size, new), mean_log) >= height - ROUNDING * abs(height):
+                break
+            move /= 2
+            if not abs(move) >= TOL:  # as NaN is not, which has no height to reach
+                return np.array([alpha])
+        alpha, height = float(new), _dirichlet_height(np.full(size, new), mean_log)
+        if abs(move) <= TOL:
+            break
+    return np.array([alpha])
+
+
+# --- the best Dirichlet under exposures that differ ---------------------------------------------------------
+
+LEAST_LEFT = 0.1  # of a concentration after a step
+CUTS = 40  # of a step, to half of it
+LOST = 1e-13  # of the largest term of G
+
+
+def natural_target(nu: Array, alpha: Array, exposure: Array) -> Array:
+    """Return α − F⁻¹h of rows, (rows, entries), which need not be positive; α where a row has one entry."""
+    if nu.shape[1] == 1:
+        return alpha + 0 * nu
+    total = nu.sum(axis=1, keepdims=True)
+    tilt = (exposure - (exposure * nu).sum(axis=1, keepdims=True) / total) / total
+    return np.asarray(alpha - solved(nu, tilt))
+
+
+def solved(nu: Array, change: Array) -> Array:
+    """Return F⁻¹ times a change of E log x of rows with at least two entries."""
+    own, of_total = 1 / polygamma(1, nu), polygamma(1, nu.sum(axis=1, keepdims=True))
+    shared = of_total / (1 - of_total * own.sum(axis=1, keepdims=True))
+    return np.asarray(own * (change + shared * (own * change).sum(axis=1, keepdims=True)))
+
+
+def stepped(nu: Array, alpha: Array, exposure: Array) -> Array:
+    """Return concentrations of rows after a step along the natural gradient that does not lower their G."""
+    if nu.shape[1] == 1:
+        return np.array(alpha + 0 * nu)
+    alpha, exposure = np.broadcast_to(alpha, nu.shape), np.broadcast_to(exposure, nu.shape)
+    target = natural_target(nu, alpha, exposure)
+    way = target - nu
+    falls = np.where(way < 0, way, -1.0)
+    longest = np.where(way < 0, (LEAST_LEFT - 1) * nu / falls, 1.0).min(axis=1, keepdims=True)
+    part = np.minimum(longest, 1.0)
+    found = np.where(part == 1, target, nu + part * way)
+    before, size = _bound(nu, alpha, exposure)
+    low = np.arange(len(nu))
+    for _ in range(CUTS):
+        after, _ = _bound(found[low], alpha[low], exposure[low])
+        low = low[~(after >= (before - LOST * size)[low])]
+        if not len(low):
+            return found
+        part[low] /= 2
+        found[low] = (nu + part * way)[low]
+    found[low] = nu[low]
+    return found
+
+
+def _bound(nu: Array, alpha: Array, exposure: Array) -> tuple[Array, Array]:
+    """Return G of rows, and the size of its terms."""
+    total = nu.sum(axis=1, keepdims=True)
+    of_total, exposed = gammaln(total[:, 0]), (exposure * nu).sum(axis=1) / total[:, 0]
+    tilt = ((alpha - nu) * (digamma(nu) - digamma(total))).sum(axis=1)
+    found = tilt + gammaln(nu).sum(axis=1) - of_total - exposed
+    return found, np.abs(of_total) + np.abs(exposed) + np.abs(tilt)

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import polygamma
+from scipy.special import digamma, gammaln, polygamma
 
-from bayesnmf.priors.abilities import Every
-from bayesnmf.priors.distribution import Distribution, log_marginal_of, plain_moments
-from bayesnmf.priors.learning import learned_gamma
+from bayesnmf.priors.distribution import Distribution, Every, log_marginal_of, plain_moments
 from bayesnmf.priors.values import (
     add_to_total,
     as_array,
@@ -30,6 +28,12 @@ if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
 
 
+MOST_STEPS, TOL = 100, 1e-12  # of Newton's method for hyperparameters
+# Limits of shapes and concentrations that would diverge: the terms a log a of the ELBO, with their relative rounding
+# error of 1e-16, must not hide the gain of an update. At 1e5, the relative standard deviation is 0.3 %.
+LEAST, MOST = 1e-30, 1e5
+LEAST_SPREAD, MOST_SPREAD = 1 / (2 * MOST), 1 / LEAST  # log E − E log of Gammas with these shapes
+LEAST_RATE, MOST_RATE = 1e-30, 1e20  # float32 can represent the ratios of these
 # Standard draws are at least 2e-308. Division by less than this would show that limit, so logarithms are drawn instead.
 LEAST_DIVISOR = 1e-6
 
@@ -44,18 +48,20 @@ def broadcast_to_size(array: Array, size: tuple[int, ...]) -> Array:
     return array if array.shape == size else np.broadcast_to(array, size)
 
 
-def kernel_moments(component_axis: int, shape: ArrayLike, others: tuple[Any, ...], threads: int | None) -> Moments:
+def kernel_moments(
+    component_axis: int, shape: Any, scale: Any, log_scale: Any, prior: Any, weight: Any, threads: int | None
+) -> Moments:
     """Return the moments from the kernel, which needs the components in columns."""
+    from bayesnmf.kernels.cpu.mean_field import Moments, mean_field_moments
 
     def transposed(each: Any) -> Any:
         return each.T if component_axis == 0 else each
 
-    from bayesnmf.kernels.cpu.mean_field import Moments, mean_field_moments
-
-    given: Any = (None if each is None else transposed(np.atleast_2d(each)) for each in (shape, *others))
-    first, *rest = given
-    scale, log_scale, prior, weight = rest
-    sums, geometric, shift, divergence = mean_field_moments(first, scale, log_scale, prior, weight, threads)
+    given = (shape, scale, log_scale, prior, weight)
+    shape, scale, log_scale, prior, weight = (
+        None if each is None else transposed(np.atleast_2d(each)) for each in given
+    )
+    sums, geometric, shift, divergence = mean_field_moments(shape, scale, log_scale, prior, weight, threads)
     return Moments(sums, transposed(geometric), transposed(shift), divergence)
 
 
@@ -192,18 +198,17 @@ class Gamma(Distribution, Every):
         if not on_host(self.shape, self.rate):
             return plain_moments(self, prior, component_axis)
         if np.ndim(self.rate) == 2 and np.shape(self.shape) == np.shape(self.rate):  # logarithms are taken in passing
-            given = (self.rate, None, *((0.0, 0.0) if prior is None else (prior.shape, prior.rate)))
-            found = kernel_moments(component_axis, self.shape, given, threads)
+            before, weight = (0.0, 0.0) if prior is None else (prior.shape, prior.rate)
+            found = kernel_moments(component_axis, self.shape, self.rate, None, before, weight, threads)
             constant = np.nan if prior is None else prior.log_normaliser(found.geometric.shape)
             return found._replace(divergence=found.divergence - constant)
         rate = np.asarray(self.rate, np.float64)
         log_rate = np.log(rate)
         if prior is None:
-            found = kernel_moments(component_axis, self.shape, (rate, log_rate, 0.0, 0.0), threads)
+            found = kernel_moments(component_axis, self.shape, rate, log_rate, 0.0, 0.0, threads)
             return found._replace(divergence=np.nan)
-        found = kernel_moments(
-            component_axis, self.shape, (rate, log_rate, prior.shape, np.asarray(prior.rate) / rate), threads
-        )
+        weight = np.asarray(prior.rate) / rate
+        found = kernel_moments(component_axis, self.shape, rate, log_rate, prior.shape, weight, threads)
         return found._replace(divergence=found.divergence - prior.log_normaliser(found.geometric.shape))
 
     def kl(self, prior: Gamma) -> float:
@@ -270,3 +275,49 @@ def sum_to_shape(values: Array, shape: tuple[int, ...]) -> Array:
     full = (1,) * (values.ndim - len(shape)) + shape
     axes = tuple(axis for axis, length in enumerate(full) if length == 1 and values.shape[axis] > 1)
     return values.sum(axis=axes, keepdims=True).reshape(shape)
+
+
+# --- hyperparameters that maximise E_q log p, the only term of the ELBO that depends on them ----------------
+# These are maximum-likelihood problems with expected sufficient statistics, and concave: the ELBO never decreases.
+
+
+def _shared_mean(values: Array, like: Any) -> Array:
+    """Return float64 means over the axes along which the parameter `like` is constant; these axes get length 1."""
+    shape = (1,) * (values.ndim - np.ndim(like)) + np.shape(like)
+    axes = tuple(axis for axis, length in enumerate(shape) if length == 1)
+    return values.mean(axis=axes, keepdims=True, dtype=np.float64)
+
+
+def learned_gamma(given_shape: Any, given_rate: Any, mean: Array, expected_log: Array) -> tuple[Array, Array]:
+    """Return shape and rate of the Gamma prior that maximises E log p, given E[x] and E[log x].
+
+    They solve log a − ψ(a) = log E − E log and rate = a / E, within the limits above. Where the limits would make the
+    objective lower than at the given shape and rate, the given ones are returned. Array shapes are those of
+    `given_shape`.
+    """
+    mean, expected_log = _shared_mean(mean, given_shape), _shared_mean(expected_log, given_shape)
+    log_mean = np.log(np.maximum(mean, np.finfo(np.float64).tiny))
+    spread = np.clip(log_mean - expected_log, LEAST_SPREAD, MOST_SPREAD)
+    # Start from Minka, "Estimating a Gamma distribution" (2002), accurate to a few per cent; Newton steps are in 1 / a.
+    root = np.sqrt((spread - 3) ** 2 + 24 * spread)
+    shape = np.where(spread < 1, (3 - spread + root) / (12 * spread), 2 / (root - 3 + spread))  # without cancellation
+    for _ in range(MOST_STEPS):
+        off = np.log(shape) - digamma(shape) - spread
+        new = 1 / (1 / shape + off / (shape**2 * (1 / shape - polygamma(1, shape))))
+        done = np.all(np.abs(new - shape) <= TOL * shape)
+        shape = new
+        if done:
+            break
+    shape = np.clip(shape, LEAST, MOST)
+    rate = np.exp(np.clip(np.log(shape) - log_mean, np.log(LEAST_RATE), np.log(MOST_RATE)))
+    given = given_shape, given_rate
+    old_shape, old_rate = (np.asarray(each, np.float64).reshape(shape.shape) for each in given)
+    worse = _gamma_height(shape, rate, mean, expected_log) < _gamma_height(old_shape, old_rate, mean, expected_log)
+    size = np.shape(given_shape)
+    shape, rate = np.where(worse, old_shape, shape), np.where(worse, old_rate, rate)
+    return shape.reshape(size), rate.reshape(size)
+
+
+def _gamma_height(shape: Array, rate: Array, mean: Array, expected_log: Array) -> Array:
+    """Return the mean of E_q log Gamma(shape, rate), without terms that depend on q alone."""
+    return shape * (np.log(rate) + expected_log) - gammaln(shape) - rate * mean

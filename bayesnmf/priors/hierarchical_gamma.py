@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike
 from scipy.special import digamma, gammaln, xlogy
 
 from bayesnmf.checks import check_choice, check_instance
-from bayesnmf.priors.abilities import Draws, Entries, Learned, LogBasis, Program, Response
-from bayesnmf.priors.distribution import Distribution
+from bayesnmf.priors.distribution import Distribution, Draws, Entries, Learned, LogBasis, Program, Response
 from bayesnmf.priors.gamma import Gamma
 from bayesnmf.priors.values import add_to_total, divide_or_keep, shape_minus_one
 from bayesnmf.types import Array

@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from bayesnmf.priors.abilities import Draws, Entries, Learned, LogBasis, MeanField, Program, Response
-from bayesnmf.priors.distribution import Distribution, words_of
+from bayesnmf.priors.distribution import (
+    Distribution,
+    Draws,
+    Entries,
+    Learned,
+    LogBasis,
+    MeanField,
+    Program,
+    Response,
+    words_of,
+)
 from bayesnmf.priors.values import joined, others
 from bayesnmf.types import Array
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayesnmf.priors.abilities import Every
 from bayesnmf.priors.dirichlet import Dirichlet
-from bayesnmf.priors.distribution import Distribution
+from bayesnmf.priors.distribution import Distribution, Every
 from bayesnmf.priors.gamma import Gamma
 from bayesnmf.priors.values import ScaledProportions, row_sums
 from bayesnmf.types import Array

@@ -1,8 +1,8 @@
 """What type checkers see of this group (`bayesnmf.groups`): a test compares it with the names that it has."""
 
-from bayesnmf.assessment.agreement_result import Agreement as Agreement
-from bayesnmf.assessment.assignment_result import Assignment as Assignment
-from bayesnmf.assessment.leave_one_out_result import LeaveOneOut as LeaveOneOut
+from bayesnmf.assessment.agreement import Agreement as Agreement
+from bayesnmf.assessment.assignment import Assignment as Assignment
+from bayesnmf.assessment.leave_one_out import LeaveOneOut as LeaveOneOut
 from bayesnmf.assessment.matching import Match as Match
 from bayesnmf.assessment.predictive_checks import PredictiveChecks as PredictiveChecks
 from bayesnmf.assessment.response_tables import LinearResponse as LinearResponse
@@ -13,8 +13,8 @@ from bayesnmf.fitting.fitted import Fit as Fit
 from bayesnmf.inference.status import ConvergenceWarning as ConvergenceWarning
 from bayesnmf.results.topic_model import TopicModel as TopicModel
 from bayesnmf.studies.calibration import Calibration as Calibration
-from bayesnmf.studies.selection.result import Selection as Selection
+from bayesnmf.studies.selection.selecting import Selection as Selection
 from bayesnmf.studies.stability.consensus import Consensus as Consensus
-from bayesnmf.studies.stability.evidence import ModeEvidence as ModeEvidence
-from bayesnmf.studies.stability.result import Modes as Modes
+from bayesnmf.studies.stability.mode_evidence import ModeEvidence as ModeEvidence
+from bayesnmf.studies.stability.modes import Modes as Modes
 from bayesnmf.theorems.table import Equivalences as Equivalences

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".nc", ".zarr")
 KINDS = {  # of results beside fits, by the format of their files: the module, imported when one is read, and the class
-    "bayesnmf.Assignment": ("bayesnmf.assessment.assignment_result", "Assignment"),
+    "bayesnmf.Assignment": ("bayesnmf.assessment.assignment", "Assignment"),
 }
 PACKED = tuple(f"/counts/{name}" for name in CSR)
 LARGEST_NETCDF = 2**30  # bytes; NetCDF files are made in memory, since HDF5 on a full disk ends the interpreter

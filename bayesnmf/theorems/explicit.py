@@ -6,7 +6,6 @@ All sums run over the nonzeros of the counts; products of entries and components
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -132,12 +131,14 @@ def log_negative_binomial(totals: Array, shape: float, rate: float) -> Array:
     return gammaln(totals + shape) - gammaln(shape) - gammaln(totals + 1) + odds
 
 
-def log_p_decomposition(counts: Counts, factors: tuple[Array, Array], alpha: float, eta: float, scale: Any) -> float:
+def log_p_decomposition(
+    counts: Counts, mu: Array, nu: Array, alpha: float, eta: float, shape: float, rate: float
+) -> float:
     """Return log p(S) of the Dirichlet-Gamma model at S_ikj = X_ij μ_ik ν_kj / Σ_c μ_ic ν_cj ([K] 7-9).
 
-    `alpha` and `eta` are the concentrations of loadings and components, `scale` is (shape a, rate b).
+    μ (n, K) and ν (K, m); `alpha` and `eta` are the concentrations of loadings and components, `shape` a and `rate` b
+    those of the scale.
     """
-    mu, nu = factors
     (n, m), rank = counts.shape, mu.shape[1]
     A, B, log_factorials = np.zeros((n, rank)), np.zeros((m, rank)), 0.0
     for _, rows, columns, values in blocks(counts.matrix, rank):
@@ -146,7 +147,7 @@ def log_p_decomposition(counts: Counts, factors: tuple[Array, Array], alpha: flo
         np.add.at(A, rows, S)
         np.add.at(B, columns, S)
         log_factorials += float(gammaln(S + 1).sum())
-    a, b = scale
+    a, b = shape, rate
     totals = counts.row_totals
     found = gammaln(eta + B).sum() + gammaln(alpha + A).sum() - gammaln(m * eta + B.sum(axis=0)).sum() - log_factorials
     found += rank * (gammaln(m * eta) - m * gammaln(eta))

@@ -22,14 +22,14 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.assessment.checks import check_some_counts
 from bayesnmf.checks import check_count, check_instance, check_rank
 from bayesnmf.data.batches import check_no_batches
 from bayesnmf.data.checks import check_complete
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.checks import check_unexposed
 from bayesnmf.fitting.job import ProgressReport, progress_context
-from bayesnmf.theorems import evidence, likelihoods, optima, programs, updates
-from bayesnmf.theorems.checks import check_some_counts
+from bayesnmf.theorems import bounds, likelihoods, updates
 from bayesnmf.theorems.study import Effort, Study
 from bayesnmf.theorems.table import Equivalences, Row
 
@@ -41,16 +41,16 @@ STATEMENTS: tuple[Callable[[Study], Iterator[Row]], ...] = (
     likelihoods.four_likelihoods,
     updates.multiplicative_updates,
     updates.without_expectations,
-    optima.two_paths,
+    bounds.two_paths,
     updates.topic_model,
     updates.half_steps,
     updates.pseudo_samples,
     likelihoods.lda_is_kl_nmf,
-    evidence.evidence,
-    evidence.decomposition,
-    programs.bounds_of_programs,
-    optima.stochastic_gradients,
-    optima.monotone,
+    bounds.evidence,
+    bounds.decomposition,
+    bounds.bounds_of_programs,
+    bounds.stochastic_gradients,
+    bounds.monotone,
 )
 
 

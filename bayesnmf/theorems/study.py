@@ -11,6 +11,8 @@ from zlib import crc32
 import numpy as np
 from scipy import stats
 
+from bayesnmf.assessment.checks import check_draws_of_bound
+from bayesnmf.checks import check_count, check_words, make_plain
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
@@ -18,10 +20,9 @@ from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.fitting.many import uninterrupted
 from bayesnmf.inference.status import FitWarning
 from bayesnmf.options import MAP, METHODS, VI, Options
-from bayesnmf.priors.specification import EVEN
+from bayesnmf.priors.specification import EVEN, check_model
 from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.estimates import VariationalPosterior
-from bayesnmf.theorems.checks import check_effort
 from bayesnmf.types import Array
 
 EPS = float(np.finfo(np.float64).eps)
@@ -65,7 +66,12 @@ class Effort:
     particles: int = 500
 
     def __post_init__(self) -> None:
-        check_effort(self)
+        make_plain(self)
+        check_draws_of_bound(self.draws)  # at least 2, for a standard error
+        for name in ("svi_steps", "entries", "particles"):
+            check_count(getattr(self, name), name)
+        for model in check_words(self.svi_models, "svi_models") if self.svi_models != () else ():
+            check_model(model, "svi_models")
 
 
 class Part(NamedTuple):

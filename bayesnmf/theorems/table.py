@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesnmf.places import check_file_to_write
-from bayesnmf.text import WIDTH
+from bayesnmf.text import WIDTH, or_dash
 from bayesnmf.types import Array
 from bayesnmf.writing import replacing
 
@@ -182,7 +182,7 @@ class Equivalences:
                 str(row.number),
                 f"{statement}\n[dim]{escape(row.note)}[/dim]" if row.note else statement,
                 f"{_number(row.left)}\n{_number(row.right)}",
-                f"{_short(row.difference)}\n{_short(row.tolerance)}",
+                f"{or_dash(row.difference, '{:.2g}')}\n{or_dash(row.tolerance, '{:.2g}')}",
                 {True: "yes", False: "NO", None: "–"}[row.holds],
                 style=style,
             )
@@ -217,7 +217,3 @@ def _number(value: float) -> str:
     if np.isnan(value):
         return "–"
     return f"{value:,.3f}" if 0.01 <= abs(value) < 1e12 or value == 0 else f"{value:.4g}"
-
-
-def _short(value: float) -> str:
-    return "–" if np.isnan(value) else f"{value:.2g}"

@@ -127,7 +127,7 @@ def test_known_components_missing_entries_and_factors_of_batches_are_kept():
     assert np.ptp(draws.components[0, :, 2], axis=0).max() > 0
     assert draws.factors.shape == (1, 8, 2, M)
     assert np.ptp(draws.factors, axis=1).max() > 0
-    drawn = replicate_of(made, made.mean_factors, 0)
+    drawn = replicate_of(made, *made.mean_factors, 0)
     assert drawn.toarray()[~observed].max() == 0
 
 

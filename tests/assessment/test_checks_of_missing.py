@@ -15,15 +15,14 @@ from smallfits import quietly
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, NegativeBinomial, Priors
 from bayesnmf.assessment.leave_one_out import loo, relative_efficiency
-from bayesnmf.assessment.predictive_statistics import measure
-from bayesnmf.assessment.refit_statistics import Refitted
+from bayesnmf.assessment.predictive_statistics import Refitted, measure
 from bayesnmf.assessment.replicates import replicate_of
 from bayesnmf.assessment.scoring import MIXED, background, pit_coverage, score
 from bayesnmf.data.mask import Mask, as_pattern
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.studies.comparison import measures
-from bayesnmf.studies.comparison.running import Settings
-from bayesnmf.studies.stability.predicting import probabilities_of
+from bayesnmf.studies.comparison.comparing import Settings
+from bayesnmf.studies.stability.stacking import probabilities_of
 
 pytestmark = quietly
 K = 3
@@ -141,7 +140,7 @@ def test_replicates_have_the_same_entries_missing(model):
     priors = Priors(Dirichlet(1.0), Dirichlet(0.5)) if model == "dirichlet_poisson" else PRIORS
     fit = fitted(model=model, priors=priors)
     factors = np.asarray(fit.expected_loadings), np.asarray(fit.exposed_components)
-    drawn = np.array([replicate_of(fit, factors, seed).toarray() for seed in range(300)])
+    drawn = np.array([replicate_of(fit, *factors, seed).toarray() for seed in range(300)])
     means = np.where(OBSERVED, factors[0] @ factors[1], 0.0)
     assert not drawn[:, ~OBSERVED].any()
     totals, variance = means.sum(axis=1, keepdims=True), means

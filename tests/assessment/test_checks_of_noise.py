@@ -12,13 +12,12 @@ import bayesnmf
 from bayesnmf import Gamma, Gibbs, NegativeBinomial, Priors, Quasi
 from bayesnmf.assessment import bounds
 from bayesnmf.assessment.leave_one_out import loo
-from bayesnmf.assessment.predictive_statistics import measure
-from bayesnmf.assessment.refit_statistics import Refitted
+from bayesnmf.assessment.predictive_statistics import Refitted, measure
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.cautions import cure_of
 from bayesnmf.studies.comparison import measures
-from bayesnmf.studies.comparison.running import Settings
+from bayesnmf.studies.comparison.comparing import Settings
 
 pytestmark = quietly
 K, S = 3, 2.0

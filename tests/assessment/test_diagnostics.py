@@ -15,7 +15,7 @@ from smallfits import fit as small
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, Priors, plots
 from bayesnmf.assessment import predictive_checks
-from bayesnmf.assessment.refit_statistics import Refitted
+from bayesnmf.assessment.predictive_statistics import Refitted
 from bayesnmf.inference import alignment
 from bayesnmf.results import relabelling
 from bayesnmf.results.cautions import cautions_of

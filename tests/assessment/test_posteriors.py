@@ -11,8 +11,7 @@ from plain import plain_vi
 
 import bayesnmf
 from bayesnmf import MAP, NUTS, SVI, VI, Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet, Start, plots
-from bayesnmf.assessment.agreement_result import COLUMNS
-from bayesnmf.assessment.moments import QUANTITIES, choose_entries, draw_quantities, values_of_truth
+from bayesnmf.assessment.agreement import COLUMNS, QUANTITIES, choose_entries, draw_quantities, values_of_truth
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.relabelling import relabel

@@ -10,9 +10,8 @@ from smallfits import quietly
 
 import bayesnmf
 from bayesnmf import Gibbs
-from bayesnmf.assessment import refit_statistics
-from bayesnmf.assessment.predictive_statistics import measure
-from bayesnmf.assessment.refit_statistics import tail_probabilities, tails_of_all, upper_tails
+from bayesnmf.assessment import predictive_statistics
+from bayesnmf.assessment.predictive_statistics import measure, tail_probabilities, tails_of_all, upper_tails
 
 pytestmark = quietly
 RNG = np.random.default_rng(1)
@@ -92,7 +91,7 @@ def three_components(seed=0, rank=3):
 
 def test_a_converged_fit_is_where_the_refits_start():
     fit = three_components()
-    first = refit_statistics.Refitted.of(fit)
+    first = predictive_statistics.Refitted.of(fit)
     np.testing.assert_allclose(np.matmul(*first.factors()), fit.expected_loadings @ fit.components, rtol=1e-3)
     one, two = (list(first.replicates(2, 5)) for _ in range(2))
     for a, b in zip(one, two, strict=True):
@@ -103,10 +102,10 @@ def test_a_converged_fit_is_where_the_refits_start():
 
 def test_twelve_steps_reach_the_misfit_of_many(monkeypatch):
     """Within a tenth of its standard deviation, while no step at all is far off."""
-    first = refit_statistics.Refitted.of(three_components())
+    first = predictive_statistics.Refitted.of(three_components())
 
     def misfits_after(steps):
-        monkeypatch.setattr(refit_statistics, "STEPS", steps)
+        monkeypatch.setattr(predictive_statistics, "STEPS", steps)
         found = first.replicates(8, 0)
         return np.array([measure(each.counts.matrix, *each.factors(), 1).values["misfit"] for each in found])
 
@@ -117,7 +116,7 @@ def test_twelve_steps_reach_the_misfit_of_many(monkeypatch):
 
 def test_rows_stand_for_all_where_counts_are_many(monkeypatch):
     fit = three_components()
-    monkeypatch.setattr(refit_statistics, "MOST", fit.counts.nnz * 3 // 2)
+    monkeypatch.setattr(predictive_statistics, "MOST", fit.counts.nnz * 3 // 2)
     found = bayesnmf.predictive_checks(fit, 5)
     assert found.rows["p_value"].notna().to_numpy().nonzero()[0].tolist() == list(range(0, 40, 2))
     assert found.table.loc["total", "observed"] == fit.counts.matrix[::2].sum()

@@ -20,8 +20,8 @@ from bayesnmf import MAP, VI, cli
 from bayesnmf.cli import entry
 from bayesnmf.options import METHODS, Gibbs
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.studies.comparison import measures, report, running
-from bayesnmf.studies.comparison.running import Settings
+from bayesnmf.studies.comparison import comparing, measures
+from bayesnmf.studies.comparison.comparing import Settings
 from bayesnmf.theorems import likelihoods, statements, updates
 
 COUNTS = np.random.default_rng(0).poisson(3, (20, 6))
@@ -263,7 +263,7 @@ def test_errors_are_printed_without_a_traceback(tmp_path):
 def test_a_backend_that_does_not_exist_is_refused_before_the_first_fit(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "nonsense")
     monkeypatch.delitem(sys.modules, "matplotlib", raising=False)  # which reads it once
-    monkeypatch.setattr(running, "compare", lambda *_, **__: pytest.fail("a fit was begun"))
+    monkeypatch.setattr(comparing, "compare", lambda *_, **__: pytest.fail("a fit was begun"))
     refused(
         capsys, "MPLBACKEND must name a backend of matplotlib: found 'nonsense'; unset it", "--out", tmp_path / "out"
     )
@@ -273,7 +273,7 @@ def test_a_backend_that_does_not_exist_is_refused_before_the_first_fit(capsys, t
 @pytest.fixture
 def without_figures(monkeypatch):
     """Figures are most of the work of a small comparison."""
-    monkeypatch.setattr(report, "figures", lambda *_: [])
+    monkeypatch.setattr(comparing, "figures", lambda *_: [])
 
 
 @pytest.mark.parametrize("error", [ValueError("no such font"), KeyboardInterrupt()], ids=["value", "ctrl-c"])
@@ -281,7 +281,7 @@ def test_whatever_fails_while_files_are_written_the_table_is_printed(capsys, goo
     def fail(*_):
         raise error
 
-    monkeypatch.setattr("bayesnmf.studies.comparison.report.write", fail)
+    monkeypatch.setattr("bayesnmf.studies.comparison.comparing.write", fail)
     words = (good, "--rank", "1", "--methods", "map", "--out", tmp_path / "out", "--quiet")
     code, out, err = run(capsys, *words)
     assert "cosine, other start" in out
@@ -298,7 +298,7 @@ def test_the_command_is_installed():
 @pytest.mark.usefixtures("without_figures")
 def test_a_comparison_writes_its_files_and_prints_its_table(capsys, good, tmp_path, monkeypatch):
     for method, options in (("map", MAP(start="svd")), ("vi", VI(start="svd", tol=1e-2))):
-        monkeypatch.setitem(running.DEFAULTS, method, options)
+        monkeypatch.setitem(comparing.DEFAULTS, method, options)
     monkeypatch.setattr(measures, "MOST_SCORE_DRAWS", 200)
     out = tmp_path / "deep" / "out"
     code, told, err = run(
@@ -344,8 +344,8 @@ def test_progress_goes_to_standard_error(capsys, tmp_path):
 
 @pytest.mark.usefixtures("without_figures")
 def test_cautions_are_shown(capsys, good, tmp_path, monkeypatch):
-    monkeypatch.setitem(running.DEFAULTS, "gibbs", Gibbs(chains=1, warmup=2, draws=5))
-    monkeypatch.setitem(running.DISPERSED, "gibbs", {"warmup": 2, "draws": 5})
+    monkeypatch.setitem(comparing.DEFAULTS, "gibbs", Gibbs(chains=1, warmup=2, draws=5))
+    monkeypatch.setitem(comparing.DISPERSED, "gibbs", {"warmup": 2, "draws": 5})
     assert Settings().of("gibbs").draws == 5
     code, out, _ = run(capsys, good, "--rank", "1", "--methods", "gibbs", "--out", tmp_path / "out", "--quiet")
     assert code == 0
@@ -356,21 +356,21 @@ def test_ctrl_c_has_its_own_exit_code(capsys, good, tmp_path, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running, "compare", stop)
+    monkeypatch.setattr(comparing, "compare", stop)
     code, out, err = run(capsys, good, "--out", tmp_path / "out", "--quiet")
     assert (code, out, err) == (130, "", "bayesnmf: interrupted\n")
 
 
 @pytest.mark.usefixtures("without_figures")
 def test_ctrl_c_after_the_first_method_has_it_too_and_results_are_written(capsys, good, tmp_path, monkeypatch):
-    plain = running.fit
+    plain = comparing.fit
 
     def stop_at_vi(*arguments, **settings):
         if arguments[3] == "vi":
             raise KeyboardInterrupt
         return plain(*arguments, **settings)
 
-    monkeypatch.setattr(running, "fit", stop_at_vi)
+    monkeypatch.setattr(comparing, "fit", stop_at_vi)
     words = (good, "--rank", "1", "--methods", "map,vi", "--out", tmp_path / "out", "--quiet")
     code, out, _ = run(capsys, *words)
     assert code == 130
@@ -383,14 +383,14 @@ def test_ctrl_c_after_the_first_method_has_it_too_and_results_are_written(capsys
 @pytest.mark.usefixtures("without_figures")
 @pytest.mark.parametrize("methods", ["vi,map", "map,vi"], ids=["in the first method", "in the second"])
 def test_a_signal_has_its_own_exit_code_and_results_are_written(capsys, good, tmp_path, monkeypatch, number, methods):
-    plain, before = running.fit, signal.getsignal(number)
+    plain, before = comparing.fit, signal.getsignal(number)
 
     def signalled(*arguments, **settings):
         if arguments[3] == "vi":
             os.kill(os.getpid(), number)
         return plain(*arguments, **settings)
 
-    monkeypatch.setattr(running, "fit", signalled)
+    monkeypatch.setattr(comparing, "fit", signalled)
     words = (good, "--rank", "1", "--methods", methods, "--out", tmp_path / "out", "--quiet")
     code, _, err = run(capsys, *words)
     assert code == 128 + number
@@ -402,7 +402,7 @@ def test_a_signal_has_its_own_exit_code_and_results_are_written(capsys, good, tm
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_ignored_signals_stay_ignored(capsys, good, tmp_path, monkeypatch):
     """As under nohup."""
-    monkeypatch.setattr(running, "compare", lambda *_, **__: os.kill(os.getpid(), signal.SIGHUP) or 1 / 0)
+    monkeypatch.setattr(comparing, "compare", lambda *_, **__: os.kill(os.getpid(), signal.SIGHUP) or 1 / 0)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with pytest.raises(ZeroDivisionError):
@@ -449,7 +449,7 @@ def test_without_a_file_digits_are_compared(capsys, tmp_path, monkeypatch):
         asked.update(shape=counts.shape, arguments=arguments, settings=settings)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running, "compare", noted)
+    monkeypatch.setattr(comparing, "compare", noted)
     code, _, _ = run(capsys, "--out", tmp_path / "out", "--quiet")
     assert code == 130
     assert asked["shape"] == (334, 64)

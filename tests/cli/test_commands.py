@@ -24,7 +24,7 @@ from bayesnmf.data.mutations import sbs96_types
 from bayesnmf.options import METHODS
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.thinning import components_table, loadings_table
-from bayesnmf.studies.comparison import measures, report, running
+from bayesnmf.studies.comparison import comparing, measures
 
 pytestmark = pytest.mark.filterwarnings(  # anndata under pandas 3
     "ignore:The 'future.infer_string' option is deprecated:DeprecationWarning"
@@ -399,8 +399,8 @@ def test_browse_shows_names_texts_and_title(capsys, here):
 @pytest.mark.usefixtures("without_pictures")
 def test_compare_writes_a_page(capsys, here, monkeypatch):
     for method, options in (("map", MAP(start="svd")), ("vi", VI(start="svd", tol=1e-2))):
-        monkeypatch.setitem(running.DEFAULTS, method, options)
-    monkeypatch.setattr(report, "figures", lambda *_: [])  # those of the folder, not of the page
+        monkeypatch.setitem(comparing.DEFAULTS, method, options)
+    monkeypatch.setattr(comparing, "figures", lambda *_: [])  # those of the folder, not of the page
     monkeypatch.setattr(measures, "MOST_SCORE_DRAWS", 200)
     code, out, _ = run(capsys, "compare", "counts.csv", "--rank", "2", "--methods", "map,vi", "--html", "all.html")
     assert code == 0

@@ -148,7 +148,7 @@ def test_command_line_transposes(tmp_path, capsys, monkeypatch):
         seen.append(counts.shape)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bayesnmf.studies.comparison.running.compare", stop)
+    monkeypatch.setattr("bayesnmf.studies.comparison.comparing.compare", stop)
     monkeypatch.setattr("bayesnmf.theorems.statements.equivalences", stop)
     path = folder(tmp_path)
     for command in (["compare", "--out", str(tmp_path / "out")], ["equivalences"]):

@@ -17,7 +17,7 @@ from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.options import METHODS, Method
 from bayesnmf.options.algorithms import SCHEDULES, UpdateOrder
 from bayesnmf.studies.comparison import measures
-from bayesnmf.studies.comparison.running import Settings
+from bayesnmf.studies.comparison.comparing import Settings
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

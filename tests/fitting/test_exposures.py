@@ -14,7 +14,7 @@ from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import BLD, MAP, NUTS, SVI, VI, Dirichlet, Gamma, Gibbs, HierarchicalGamma, Priors, ScaledDirichlet
-from bayesnmf.assessment.moments import choose_entries, draw_quantities
+from bayesnmf.assessment.agreement import choose_entries, draw_quantities
 from bayesnmf.fitting.numpyro_bridge import load_program, program_arguments
 from bayesnmf.fitting.problems import point_or_mean_field
 

@@ -18,7 +18,7 @@ from bayesnmf.options import METHODS
 from bayesnmf.options.algorithms import algorithms_of
 from bayesnmf.options.checks import types_of
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.studies.selection.result import BUILT_IN
+from bayesnmf.studies.selection.selecting import BUILT_IN
 
 USER_CODE = Path(__file__).parents[1] / "typing" / "user_code.py"
 COMMANDS = {

@@ -9,7 +9,7 @@ from suites import crossed
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Priors, ScaledDirichlet, Start
 from bayesnmf.fitting.checks import RANGE, RANGE_OF_STARTS
-from bayesnmf.priors.learning import MOST
+from bayesnmf.priors.gamma import MOST
 
 COUNTS = plain_counts()
 STEPS = [("map", {"basis": "log"}), ("vi", {}), ("vi", {"algorithm": "settled"}), ("vi", {"algorithm": "gradient"})]

@@ -26,9 +26,9 @@ from bayesnmf.results.cautions import excess_of_noise
 from bayesnmf.results.checks import Groups
 from bayesnmf.results.intervals import MANY, for_intervals
 from bayesnmf.results.topic_model import to_topic_model
-from bayesnmf.studies.comparison.report import Comparison
-from bayesnmf.studies.selection.record import Candidate
-from bayesnmf.studies.selection.result import Selection
+from bayesnmf.studies.comparison.comparing import Comparison
+from bayesnmf.studies.selection.criterion import Candidate
+from bayesnmf.studies.selection.selecting import Selection
 
 KINDS = (Fit, Comparison)
 DRAWN = bayesnmf.simulate(size=(40, 12), rank=3, priors=even_priors(total=400), seed=1)

@@ -10,7 +10,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 from bayesnmf import PredictiveChecks, Selection, plots
-from bayesnmf.studies.selection.record import Candidate
+from bayesnmf.studies.selection.criterion import Candidate
 
 RANKS = [2, 4, 5, 6, 8]
 FALLS = np.array([-5.0, -0.3, -0.1, 0.0, -0.2])

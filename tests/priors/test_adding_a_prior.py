@@ -13,8 +13,7 @@ from smallfits import COUNTS, K, quietly
 
 import bayesnmf
 from bayesnmf import MAP, NUTS, SMC, SVI, VI, Dirichlet, Gamma, Gibbs, Priors, plots
-from bayesnmf.priors.abilities import Draws, MeanField
-from bayesnmf.priors.distribution import Distribution, plain_moments
+from bayesnmf.priors.distribution import Distribution, Draws, MeanField, plain_moments
 from bayesnmf.priors.families import FAMILIES
 
 

@@ -7,8 +7,7 @@ from scipy.optimize import minimize
 from scipy.special import digamma
 
 from bayesnmf import Dirichlet, Gamma, Priors, ScaledDirichlet
-from bayesnmf.priors.effects import SHAPE_SD
-from bayesnmf.priors.log_linear import EFFECT_SD, INTERCEPT_SD, LogLinear
+from bayesnmf.priors.log_linear import EFFECT_SD, INTERCEPT_SD, SHAPE_SD, LogLinear
 from bayesnmf.priors.values import ScaledProportions
 
 N, P, K = 30, 3, 2

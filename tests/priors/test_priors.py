@@ -11,7 +11,7 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import VI, Dirichlet, Gamma, Priors, ScaledDirichlet
 from bayesnmf.priors import ScaledProportions, matrix
-from bayesnmf.priors.learning import learned_concentration
+from bayesnmf.priors.dirichlet import learned_concentration
 
 SHAPE, RATE = np.array([[0.3, 1.0, 2.5], [0.9, 7.0, 40.0]]), np.array([[0.2, 3.0, 1.0], [1.5, 0.7, 9.0]])
 ALPHA = np.array([[0.3, 1.0, 2.5], [4.0, 0.7, 1.6]])

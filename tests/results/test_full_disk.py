@@ -16,7 +16,7 @@ import bayesnmf
 from bayesnmf import cli
 from bayesnmf.results import storage
 from bayesnmf.results.estimates import Draws
-from bayesnmf.studies.comparison import running
+from bayesnmf.studies.comparison import comparing
 
 pytestmark = smallfits.quietly
 
@@ -87,7 +87,7 @@ def test_compare_on_a_full_disk_prints_its_table_and_keeps_the_older_files(small
     for name in ("compare.nc", "table.csv"):
         (out / name).write_text("older")
     words = ["compare", str(counts), "--methods", "map", "--rank", "8", "--out", str(out), "--quiet"]
-    monkeypatch.setitem(running.DEFAULTS, "map", plain_map(max_iter=5))
+    monkeypatch.setitem(comparing.DEFAULTS, "map", plain_map(max_iter=5))
     assert cli.main(words) == 2
     said = capsys.readouterr()
     assert "log-likelihood at" in said.out

@@ -12,7 +12,7 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import Gibbs
 from bayesnmf.results.thinning import components_table, draws_within, loadings_table, thin_fit
-from bayesnmf.studies.comparison.running import Settings, compare
+from bayesnmf.studies.comparison.comparing import Settings, compare
 
 pytestmark = quietly
 
@@ -66,7 +66,7 @@ def test_tables_of_factors_hold_means_and_standard_deviations():
 @pytest.mark.parametrize("draws", mostly_long(["thinned", "all"]))
 def test_comparisons_leave_few_draws_unless_all_are_asked_for(draws, tmp_path, monkeypatch):
     monkeypatch.setattr(thin_fit, "__defaults__", (20_000,))
-    monkeypatch.setattr("bayesnmf.studies.comparison.report.figures", lambda *_: [])  # which take seconds to draw
+    monkeypatch.setattr("bayesnmf.studies.comparison.comparing.figures", lambda *_: [])  # which take seconds to draw
     options = {"gibbs": Gibbs(start="random", chains=2, draws=100, warmup=20, threads=1)}
     settings = Settings(withhold=0.0, options=options, dispersed=False, draws=draws)
     found = compare(COUNTS, rank=K, methods=("gibbs",), settings=settings, out=tmp_path)

@@ -12,8 +12,7 @@ from smallfits import quietly
 
 import bayesnmf
 from bayesnmf import cli, plots
-from bayesnmf.studies.selection.criterion import CRITERIA, Criterion
-from bayesnmf.studies.selection.record import Candidate, SelectionRecord
+from bayesnmf.studies.selection.criterion import CRITERIA, Candidate, Criterion, SelectionRecord
 
 pytestmark = quietly
 

@@ -17,9 +17,8 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.inference.alignment import cosine
 from bayesnmf.studies.selection import by_stability
 from bayesnmf.studies.selection.by_stability import draw_again, split_rows
-from bayesnmf.studies.selection.plan import SelectionPlan
-from bayesnmf.studies.selection.record import Candidate
-from bayesnmf.studies.stability.running import seed_of
+from bayesnmf.studies.selection.criterion import Candidate, SelectionPlan
+from bayesnmf.studies.stability.runs import seed_of
 
 POINTS = {"method": "map", "options": MAP(tol=1e-5)}
 

@@ -17,8 +17,8 @@ from bayesnmf.plots.calibration import ecdf_band
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.estimates import Draws
 from bayesnmf.studies.calibration import QUANTITIES
+from bayesnmf.studies.calibration.calibrating import effective_numbers, effective_sizes, rank_among
 from bayesnmf.studies.calibration.quantities import draws_as_points, evaluate, names_for, true_point
-from bayesnmf.studies.calibration.running import effective_numbers, effective_sizes, rank_among
 
 L = 99
 ALPHA = 0.01  # what a calibration is rejected at; a right one is in 1 of 100 suites, and seeds are fixed
@@ -265,7 +265,7 @@ def test_svi_is_ranked_among_independent_draws(monkeypatch):
 
     settings = {"simulations": 2, "draws": 9, "seed": 1}
     wanted = bayesnmf.calibrate("gamma_poisson", "vi", options=PLAIN, **settings)
-    monkeypatch.setattr("bayesnmf.studies.calibration.running.fit", stand_in)
+    monkeypatch.setattr("bayesnmf.studies.calibration.calibrating.fit", stand_in)
     found = bayesnmf.calibrate("gamma_poisson", "svi", **settings)
     assert asked == [("svi", bayesnmf.SVI, True)] * 2
     assert found.settings == "SVI(max_iter=1000)"

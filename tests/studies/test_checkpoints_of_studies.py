@@ -10,12 +10,12 @@ import bayesnmf
 from bayesnmf import SMC, Checkpoint
 from bayesnmf.inference.tempering import running as tempering
 from bayesnmf.options.methods import Method
-from bayesnmf.studies.calibration import running as calibration
+from bayesnmf.studies.calibration import calibrating as calibration
+from bayesnmf.studies.comparison import comparing as comparison
 from bayesnmf.studies.comparison import measures
-from bayesnmf.studies.comparison import running as comparison
-from bayesnmf.studies.comparison.running import Settings
+from bayesnmf.studies.comparison.comparing import Settings
 from bayesnmf.studies.selection import held_out
-from bayesnmf.studies.stability import running as stability
+from bayesnmf.studies.stability import runs as stability
 
 X = bayesnmf.simulate(size=(10, 6), rank=2, totals=60, seed=1).counts.matrix.toarray().astype(int)
 QUICK = plain_vi(max_iter=3, threads=1)

@@ -6,7 +6,7 @@ from plain import even_priors
 
 import bayesnmf
 from bayesnmf import SMC, VI, Settings
-from bayesnmf.studies.comparison import measures, report
+from bayesnmf.studies.comparison import comparing, measures
 
 DRAWN = bayesnmf.simulate("gamma_poisson", (16, 8), 2, priors=even_priors(rank=2, total=40), seed=0)
 
@@ -53,8 +53,8 @@ def test_draws_are_the_reference_without_diagnostics_of_chains(comparison):
 
 
 def test_it_is_saved_without_a_figure_of_chains(comparison, tmp_path, monkeypatch):
-    assert {*report.figures_of(comparison, None)} == {"components", "objectives", "agreement", "loadings_intervals"}
-    monkeypatch.setattr(report, "figures", lambda *_: [])
+    assert {*comparing.figures_of(comparison, None)} == {"components", "objectives", "agreement", "loadings_intervals"}
+    monkeypatch.setattr(comparing, "figures", lambda *_: [])
     assert {"compare.nc", "components_smc.csv"} <= {path.name for path in comparison.save(tmp_path)}
 
 

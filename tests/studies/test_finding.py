@@ -7,7 +7,7 @@ import pytest
 import bayesnmf
 from bayesnmf import VI, Gibbs, Settings
 from bayesnmf.studies.comparison import measures
-from bayesnmf.studies.comparison.finding import finding
+from bayesnmf.studies.comparison.comparing import finding
 
 SMALL = bayesnmf.simulate(size=(16, 8), rank=2, totals=60, seed=1).counts
 

@@ -8,7 +8,7 @@ from bayesnmf import VI, Dirichlet, Gamma, Priors
 from bayesnmf.inference.alignment import assign_components, cosine, match_components
 from bayesnmf.priors.pair import movable_components
 from bayesnmf.studies.stability.grouping import Found, group_fits, match_found, mode_of
-from bayesnmf.studies.stability.tables import matched_cosines, recurrence_table
+from bayesnmf.studies.stability.modes import matched_cosines, recurrence_table
 
 RNG = np.random.default_rng(0)
 ALL = np.arange(3)

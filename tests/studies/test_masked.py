@@ -8,10 +8,9 @@ from smallfits import quietly
 import bayesnmf
 from bayesnmf import VI
 from bayesnmf.data.mask import GroupMask, Mask
-from bayesnmf.studies.selection import masks
-from bayesnmf.studies.selection.masked import score_masked
-from bayesnmf.studies.selection.masks import FOLDS, make_masks, tiles
-from bayesnmf.studies.selection.plan import SelectionPlan
+from bayesnmf.studies.selection import masked
+from bayesnmf.studies.selection.criterion import SelectionPlan
+from bayesnmf.studies.selection.masked import FOLDS, make_masks, score_masked, tiles
 
 QUICK = VI(tol=1e-5, threads=1)
 
@@ -33,18 +32,18 @@ def test_masks_are_folds_that_do_not_look_at_counts():
     for mask, other in zip(folds, make_masks(two, FOLDS, 0), strict=True):
         np.testing.assert_array_equal(mask, other.hidden(slice(None)))
     assert not np.array_equal(folds[0], make_masks(one, 1, 1)[0].hidden(slice(None)))
-    assert len(make_masks(one, 0, 0)) == masks.MANY
+    assert len(make_masks(one, 0, 0)) == masked.MANY
 
 
 def test_groups_of_large_matrices_hold_out_no_more_entries_than_counts(monkeypatch):
-    monkeypatch.setattr(masks, "SMALL", 100)
+    monkeypatch.setattr(masked, "SMALL", 100)
     counts = bayesnmf.as_counts(np.minimum(sample(n=60, m=90), 1) * (np.random.default_rng(0).random((60, 90)) < 0.05))
     found = make_masks(counts, 3, 0)
     assert all(isinstance(mask, GroupMask) and mask.number <= 1.3 * counts.nnz for mask in found)
     hidden = np.sum([mask.hidden(slice(None)) for mask in found], axis=0)
     assert hidden.max() == 1
     assert hidden.sum(axis=1).min() >= 2
-    assert len(make_masks(counts, 0, 0)) == masks.FEW
+    assert len(make_masks(counts, 0, 0)) == masked.FEW
 
 
 def test_groups_are_the_same_entries_one_by_one():
@@ -72,7 +71,7 @@ def test_groups_are_the_same_entries_one_by_one():
 @pytest.mark.parametrize("grouped", [False, True])
 def test_scores_are_those_of_the_held_out_entries(grouped, monkeypatch):
     if grouped:
-        monkeypatch.setattr(masks, "SMALL", 1)
+        monkeypatch.setattr(masked, "SMALL", 1)
     counts = sample()
     study = study_of(counts)
     mask = make_masks(study.counts, 1, 0)[0]

@@ -12,10 +12,10 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import BLD, MAP, SMC, VI, Dirichlet, Gamma, Gibbs, NegativeBinomial, Priors, Start
 from bayesnmf.priors.pair import movable_components
-from bayesnmf.studies.stability import running
-from bayesnmf.studies.stability.evidence import evidence_table, run_from_draws
+from bayesnmf.studies.stability import runs as running
 from bayesnmf.studies.stability.grouping import found_in, least_cosine
-from bayesnmf.studies.stability.running import Runs
+from bayesnmf.studies.stability.mode_evidence import evidence_table, run_from_draws
+from bayesnmf.studies.stability.runs import Runs
 
 OF_FEATURE = np.repeat([0, 1, 2], 2)
 PRIORS = Priors(Gamma(1, 0.25), Dirichlet(1))

@@ -19,10 +19,10 @@ from bayesnmf import BLD, MAP, VI, Gibbs, Priors, Start
 from bayesnmf.assessment.scoring import background
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.splitting import split_counts
-from bayesnmf.studies.stability import running
-from bayesnmf.studies.stability.predicting import per_count, probabilities_of
-from bayesnmf.studies.stability.result import _listed as listed_starts
-from bayesnmf.studies.stability.running import seed_of
+from bayesnmf.studies.stability import runs as running
+from bayesnmf.studies.stability.modes import _listed as listed_starts
+from bayesnmf.studies.stability.runs import seed_of
+from bayesnmf.studies.stability.stacking import per_count, probabilities_of
 
 STARTS = 12
 GIVEN = Start(np.ones((12, 3)), np.ones((3, 9)) / 9)

@@ -9,7 +9,7 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import VI, Blocks, Gibbs
 from bayesnmf.data.splitting import split_counts
-from bayesnmf.studies.selection import masks
+from bayesnmf.studies.selection import masked
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning"),
@@ -70,7 +70,7 @@ def test_chosen_rows(blocks, rows):
     ("given", "small"),
     mostly_long(
         [
-            ({"splits": 1}, masks.SMALL),
+            ({"splits": 1}, masked.SMALL),
             ({"splits": 1}, 0),
             ({"criterion": "stability", "halves": 5, "ranks": [2]}, 0),
             ({"noise": ("poisson", "nb1")}, 0),
@@ -80,7 +80,7 @@ def test_chosen_rows(blocks, rows):
 )
 def test_other_criteria_are_those_in_memory(blocks, monkeypatch, given, small):
     """Masked entries by default: single ones, and groups, of which every block has a part; and halves of the rows."""
-    monkeypatch.setattr(masks, "SMALL", small)
+    monkeypatch.setattr(masked, "SMALL", small)
     given = {"ranks": [2, 3], "options": VI(algorithm="coordinate", start="svd", max_iter=2), "check": False, **given}
     one, two = (bayesnmf.select(counts, **given) for counts in (blocks, X))
     assert one.criterion == two.criterion == given.get("criterion", "masked")

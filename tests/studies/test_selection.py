@@ -16,8 +16,8 @@ from bayesnmf.assessment.scoring import background, score
 from bayesnmf.data.splitting import split_counts
 from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.studies.selection import by_evidence, held_out
+from bayesnmf.studies.selection.criterion import Candidate
 from bayesnmf.studies.selection.held_out import HIDDEN, hidden_features, predict_hidden
-from bayesnmf.studies.selection.record import Candidate
 
 RANKS, MODELS = (2, 3, 4), ("gamma_poisson", "dirichlet_poisson")
 OPTIONS = VI(max_iter=300, threads=1, tol=1e-5)

@@ -11,8 +11,15 @@ from bayesnmf.assessment.scoring import background, score
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.splitting import thin_counts
 from bayesnmf.results.record import iterate_draws
-from bayesnmf.studies.stability.predicting import Predictions, halves_of, per_count, probabilities_of, rows_of
-from bayesnmf.studies.stability.stacking import stack, stacking_weights
+from bayesnmf.studies.stability.stacking import (
+    Predictions,
+    halves_of,
+    per_count,
+    probabilities_of,
+    rows_of,
+    stack,
+    stacking_weights,
+)
 
 quiet = pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.ConvergenceWarning")
 

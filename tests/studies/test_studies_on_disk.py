@@ -9,7 +9,7 @@ from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import MAP, VI, BayesLDA, BayesNMF, Blocks, Gibbs
-from bayesnmf.studies.comparison.running import Settings
+from bayesnmf.studies.comparison.comparing import Settings
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning"),

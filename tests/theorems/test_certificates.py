@@ -21,7 +21,7 @@ from bayesnmf.datasets import digits
 from bayesnmf.inference import sides
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.text import WIDTH
-from bayesnmf.theorems import evidence, explicit, likelihoods, optima, programs, statements, updates
+from bayesnmf.theorems import bounds, explicit, likelihoods, statements, updates
 from bayesnmf.theorems.study import FALSE_ALARM, Study, permitted_errors
 from bayesnmf.theorems.table import Claim, Equivalences, Worst
 
@@ -29,7 +29,7 @@ NASTY = nasty_counts()
 FEW = Effort(draws=10, svi_steps=300, particles=125, entries=400)
 MANY = replace(FEW, draws=2000)  # as many as tell the bounds of two programs apart
 # Those that compile no program.
-COMPILED = (programs.bounds_of_programs, optima.stochastic_gradients)
+COMPILED = (bounds.bounds_of_programs, bounds.stochastic_gradients)
 QUICK = [each for each in statements.STATEMENTS if each not in COMPILED]
 TINY = np.array([[3, 1, 0], [0, 0, 0], [1, 0, 2]])
 
@@ -62,10 +62,10 @@ class Whole(NamedTuple):
 @pytest.fixture(scope="module")
 def whole():
     """Run everything once, on data with empty rows, empty columns and large counts; NumPyro sees one model."""
-    reports, draws, svi, bounds, fit = [], {}, [], programs.numpyro_bounds, Study.fit
+    reports, draws, svi, plain, fit = [], {}, [], bounds.numpyro_bounds, Study.fit
 
     def recorded_bounds(fit, _, *arguments, **keywords):  # as many draws as tell the two programs apart
-        draws[fit.model] = bounds(fit, MANY.draws, *arguments, **keywords)
+        draws[fit.model] = plain(fit, MANY.draws, *arguments, **keywords)
         return draws[fit.model]
 
     def recorded_fit(study, counts, model, method, *more):
@@ -75,8 +75,8 @@ def whole():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Study, "fit", recorded_fit)
-        patch.setattr(programs, "numpyro_bounds", recorded_bounds)
-        patch.setattr(programs, "MODELS", ("gamma_poisson",))
+        patch.setattr(bounds, "numpyro_bounds", recorded_bounds)
+        patch.setattr(bounds, "MODELS", ("gamma_poisson",))
         found = bayesnmf.equivalences(NASTY, 3, iterations=10, effort=FEW, progress=lambda *told: reports.append(told))
     return Whole(found, reports, draws, svi)
 
@@ -94,7 +94,7 @@ def with_svi_of(monkeypatch, runs):
 def judge_svi(monkeypatch, runs):
     """Return the statements about SVI that fail where runs end like this."""
     with_svi_of(monkeypatch, runs)
-    return failing(rows_of([optima.stochastic_gradients], NASTY, effort=replace(FEW, draws=50)))
+    return failing(rows_of([bounds.stochastic_gradients], NASTY, effort=replace(FEW, draws=50)))
 
 
 def test_every_statement_holds_and_says_what_it_needs(whole):
@@ -133,13 +133,13 @@ def test_the_text_is_the_same_in_a_notebook(whole, monkeypatch):
 def test_particles_follow_the_seed_of_the_study(monkeypatch):
     seen = []
 
-    def kept(*arguments, plain=evidence.log_evidence, **settings):
+    def kept(*arguments, plain=bounds.log_evidence, **settings):
         if arguments[3] == "tokens":  # the other is exact
             seen.append(settings.get("seed"))
         return plain(*arguments, **settings)
 
-    monkeypatch.setattr(evidence, "log_evidence", kept)
-    rows_of([evidence.evidence], TINY, rank=2)
+    monkeypatch.setattr(bounds, "log_evidence", kept)
+    rows_of([bounds.evidence], TINY, rank=2)
     assert seen == [0], "the seed of `study_of`"
 
 
@@ -166,12 +166,12 @@ def check_rows_of_programs(rows, model):
 def test_numpyro_tells_the_bounds_of_two_programs_apart(whole):
     assert list(whole.draws) == ["gamma_poisson"]
     check_rows_of_programs(whole.found.rows, "gamma_poisson")
-    assert programs.MODELS == MODELS
+    assert bounds.MODELS == MODELS
 
 
 @pytest.mark.long
 def test_numpyro_sees_all_models():
-    rows = rows_of([programs.bounds_of_programs], NASTY, effort=MANY)
+    rows = rows_of([bounds.bounds_of_programs], NASTY, effort=MANY)
     assert not failing(rows), Equivalences(tuple(rows), "all models")
     for model in MODELS:
         check_rows_of_programs(rows, model)
@@ -201,7 +201,7 @@ def test_a_cut_says_what_it_left_out():
     assert said == note == f"on {len(rows)} of 60 rows, {len(features)} of 64 features"
     np.testing.assert_array_equal(small.matrix.toarray(), study.counts.matrix.toarray()[np.ix_(rows, features)])
     assert small.total == study.counts.rows(rows).total
-    assert any(note in row.note for row in optima.two_paths(study))
+    assert any(note in row.note for row in bounds.two_paths(study))
 
 
 @pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_gamma"])
@@ -256,15 +256,15 @@ def evidence_of_tiny(counts, model, rank, method, **settings):
 
 
 def test_tiny_counts_have_the_exact_evidence():
-    rows = {row.statement: row for row in rows_of([evidence.evidence], TINY, rank=2)}
+    rows = {row.statement: row for row in rows_of([bounds.evidence], TINY, rank=2)}
     exact = bayesnmf.log_evidence(
         TINY,
         "dirichlet_gamma",
         2,
         "exact",
         priors=bayesnmf.Priors(
-            bayesnmf.ScaledDirichlet(evidence.ALPHA, evidence.SHAPE, evidence.SHAPE / TINY.sum(axis=1).mean()),
-            bayesnmf.Dirichlet(evidence.ETA),
+            bayesnmf.ScaledDirichlet(bounds.ALPHA, bounds.SHAPE, bounds.SHAPE / TINY.sum(axis=1).mean()),
+            bayesnmf.Dirichlet(bounds.ETA),
         ),
     )
     for statement in ("particles estimate log Σ_S p(S)", "elbo_augmented ≤ log Σ_S p(S)"):
@@ -276,12 +276,10 @@ def test_tiny_counts_have_the_exact_evidence():
 
 def test_one_component_has_one_allocation_however_many_counts():
     """The evidence is exact then, and of the same rows as the bounds that it is held against."""
-    rows = rows_of(
-        [evidence.evidence], digits().rows(slice(60)), rank=1, effort=replace(FEW, entries=500, particles=10)
-    )
+    rows = rows_of([bounds.evidence], digits().rows(slice(60)), rank=1, effort=replace(FEW, entries=500, particles=10))
     assert not failing(rows)
     assert all(row.holds and row.note.startswith("on ") for row in rows)
-    (few,) = (row for row in rows_of([evidence.evidence], 10**6 * np.eye(3), rank=1) if row.holds is None)
+    (few,) = (row for row in rows_of([bounds.evidence], 10**6 * np.eye(3), rank=1) if row.holds is None)
     assert few.note == "needs at most 2,000,000 counts in all"
 
 
@@ -289,7 +287,7 @@ def test_one_component_has_one_allocation_however_many_counts():
 def test_svi_holds_on_few_counts():
     """Where a climb is short beside the noise of the steps, and optima are many."""
     counts = np.random.default_rng(0).poisson(4.0, (10, 8))
-    rows = rows_of([optima.stochastic_gradients], counts, rank=8, effort=Effort(draws=100))
+    rows = rows_of([bounds.stochastic_gradients], counts, rank=8, effort=Effort(draws=100))
     assert len(rows) == 4
     assert not failing(rows), Equivalences(tuple(rows), "few")
 
@@ -297,13 +295,13 @@ def test_svi_holds_on_few_counts():
 @pytest.mark.parametrize("apart", [2e-15, 1e-3])
 def test_draws_that_do_not_vary_are_judged_by_rounding(monkeypatch, apart):
     """Draws that are all the same hold where they are the bound but for the last bits, and only there."""
-    monkeypatch.setattr(programs, "MODELS", ("dirichlet_poisson",))
+    monkeypatch.setattr(bounds, "MODELS", ("dirichlet_poisson",))
     monkeypatch.setattr(
-        programs,
+        bounds,
         "numpyro_bounds",
         lambda fit, draws, *_, **__: np.full((draws, 2), bayesnmf.elbo_augmented(fit) - apart),
     )
-    rows = rows_of([programs.bounds_of_programs], [[3], [2], [0], [5]], rank=1)
+    rows = rows_of([bounds.bounds_of_programs], [[3], [2], [0], [5]], rank=1)
     assert [row.holds for row in rows] == [apart < 1e-9] * 2
     assert all(0 < row.tolerance < 1e-9 for row in rows)
 
@@ -312,8 +310,8 @@ def test_draws_that_do_not_vary_are_judged_by_rounding(monkeypatch, apart):
 @pytest.mark.parametrize("counts", [[[3], [2], [0], [5]], [[4]]], ids=["one feature", "one count"])
 def test_a_bound_that_does_not_vary_is_judged_by_rounding(monkeypatch, counts):
     """One component of one feature: every draw of NumPyro's is the bound itself, but for the last bits."""
-    monkeypatch.setattr(programs, "MODELS", ("dirichlet_poisson",))
-    rows = rows_of([programs.bounds_of_programs], counts, rank=1)
+    monkeypatch.setattr(bounds, "MODELS", ("dirichlet_poisson",))
+    rows = rows_of([bounds.bounds_of_programs], counts, rank=1)
     assert not failing(rows), Equivalences(tuple(rows), "one")
     assert all(0 < row.tolerance < 1e-9 for row in rows)
 
@@ -394,7 +392,7 @@ MUTATIONS = {
 def test_it_fails_where_something_is_wrong_and_only_there(monkeypatch, name):
     wrong, expected = MUTATIONS[name]
     monkeypatch.setattr(*wrong)
-    statements = [each for each in QUICK if each not in (optima.two_paths, evidence.evidence)]  # they use none of these
+    statements = [each for each in QUICK if each not in (bounds.two_paths, bounds.evidence)]  # they use none of these
     found = failing(rows_of(statements, NASTY, iterations=5))
     assert found == {each for key in expected for each in STATEMENTS[key]}
 
@@ -422,9 +420,9 @@ def test_another_q_of_the_loadings_is_found(monkeypatch):
 
 
 def test_bounds_above_the_evidence_are_found(monkeypatch):
-    monkeypatch.setattr(evidence, "log_evidence", evidence_of_tiny)
-    monkeypatch.setattr(evidence, "elbo_augmented", lambda fit: bayesnmf.elbo_augmented(fit) + 5)
-    assert "elbo_augmented ≤ log Σ_S p(S)" in failing(rows_of([evidence.evidence], TINY, rank=2))
+    monkeypatch.setattr(bounds, "log_evidence", evidence_of_tiny)
+    monkeypatch.setattr(bounds, "elbo_augmented", lambda fit: bayesnmf.elbo_augmented(fit) + 5)
+    assert "elbo_augmented ≤ log Σ_S p(S)" in failing(rows_of([bounds.evidence], TINY, rank=2))
 
 
 @pytest.mark.parametrize("what", ["constant", "another q"])
@@ -439,26 +437,26 @@ def test_numpyro_finds_a_wrong_bound(monkeypatch, whole, what):
         other = bayesnmf.fit(NASTY, fit.model, 3, "vi", seed=0, options=plain_vi(max_iter=2, tol=0))
         return bayesnmf.elbo_augmented(other)
 
-    monkeypatch.setattr(programs, "MODELS", ("gamma_poisson",))
-    monkeypatch.setattr(programs, "numpyro_bounds", lambda fit, *_, **__: whole.draws[fit.model])
-    assert not failing(rows_of([programs.bounds_of_programs], NASTY))
-    monkeypatch.setattr(programs, "elbo_augmented", wrong)
-    assert statement in failing(rows_of([programs.bounds_of_programs], NASTY))
+    monkeypatch.setattr(bounds, "MODELS", ("gamma_poisson",))
+    monkeypatch.setattr(bounds, "numpyro_bounds", lambda fit, *_, **__: whole.draws[fit.model])
+    assert not failing(rows_of([bounds.bounds_of_programs], NASTY))
+    monkeypatch.setattr(bounds, "elbo_augmented", wrong)
+    assert statement in failing(rows_of([bounds.bounds_of_programs], NASTY))
 
 
 def test_a_fall_is_found():
     study = study_of(NASTY)
     study.traces.append(("rises", np.array([-3.0, -2.0, -2.0]), 1e-9))
-    assert [row.holds for row in optima.monotone(study)] == [True]
+    assert [row.holds for row in bounds.monotone(study)] == [True]
     study.traces.append(("falls", np.array([-3.0, -1.0, -1.5]), 1e-9))
-    (row,) = optima.monotone(study)
+    (row,) = bounds.monotone(study)
     assert (row.holds, row.left, row.right) == (False, -1.0, -1.5)
     assert "falls" in row.note
     study.traces += [
         ("no number", np.array([-3.0, np.nan, -1.0]), 1e-9),
         ("falls far", np.array([-3.0, -9.0]), 1e-9),
     ]
-    (row,) = optima.monotone(study)
+    (row,) = bounds.monotone(study)
     assert row.holds is False
     assert "no number" in row.note
 
@@ -466,8 +464,8 @@ def test_a_fall_is_found():
 def test_svi_that_stops_short_is_found(monkeypatch, whole):
     """Two runs that end where they started."""
     study = study_of(NASTY)
-    best = optima.optimum(study, "gamma_poisson")
-    start = optima.roughened(study, best, optima.ROUGH)
+    best = bounds.optimum(study, "gamma_poisson")
+    start = bounds.roughened(study, best, bounds.ROUGH)
     stay = plain_vi(priors=best.priors, start=start, max_iter=0, tol=0)
     started = study.fit(study.counts, "gamma_poisson", "vi", stay)
     close = "gamma_poisson: coordinate ascent − SVI ≤ a tenth of the rough start's loss"
@@ -477,20 +475,20 @@ def test_svi_that_stops_short_is_found(monkeypatch, whole):
 def test_svi_above_the_optimum_is_found(monkeypatch, whole):
     """A bound that counts too much of where the steps end."""
     assert not judge_svi(monkeypatch, whole.svi)
-    kept = optima.elbo_augmented
-    monkeypatch.setattr(optima, "elbo_augmented", lambda fit: kept(fit) + 5 * (fit.method == "svi"))
+    kept = bounds.elbo_augmented
+    monkeypatch.setattr(bounds, "elbo_augmented", lambda fit: kept(fit) + 5 * (fit.method == "svi"))
     above = "gamma_poisson: SVI on the augmented bound ≤ coordinate ascent from there"
     assert above in judge_svi(monkeypatch, whole.svi)
 
 
 def test_a_marginal_bound_that_falls_is_found(monkeypatch, whole):
-    kept = optima.elbo_marginal
+    kept = bounds.elbo_marginal
 
     def wrong(fit, *arguments):
         found = kept(fit, *arguments)
         return found._replace(mean=found.mean - 5 * (fit.method == "svi"))
 
-    monkeypatch.setattr(optima, "elbo_marginal", wrong)
+    monkeypatch.setattr(bounds, "elbo_marginal", wrong)
     falls = "gamma_poisson: marginal bound at coordinate ascent ≤ where SVI on it ends"
     assert falls in judge_svi(monkeypatch, whole.svi)
 
@@ -500,13 +498,13 @@ def test_particles_that_are_off_are_found(monkeypatch):
         found = evidence_of_tiny(*arguments, **settings)
         return found._replace(log_evidence=found.log_evidence + 0.2 * (found.method == "tokens"))
 
-    monkeypatch.setattr(evidence, "log_evidence", wrong)
-    assert failing(rows_of([evidence.evidence], TINY, rank=2)) == {"particles estimate log Σ_S p(S)"}
+    monkeypatch.setattr(bounds, "log_evidence", wrong)
+    assert failing(rows_of([bounds.evidence], TINY, rank=2)) == {"particles estimate log Σ_S p(S)"}
 
 
 def test_particles_too_few_to_tell_are_not_judged():
     counts = [[12, 0], [0, 12], [1, 1]]
-    rows = rows_of([evidence.evidence], counts, rank=2, effort=replace(FEW, particles=1))
+    rows = rows_of([bounds.evidence], counts, rank=2, effort=replace(FEW, particles=1))
     (row,) = (row for row in rows if row.statement == "particles estimate log Σ_S p(S)")
     assert row.holds is None
     assert "not judged, as it needs more particles" in row.note
@@ -588,7 +586,7 @@ def test_an_interrupted_fit_certifies_nothing(monkeypatch):
 
     monkeypatch.setattr(coordinate_ascent, "next_iterate", stop)
     with pytest.raises(KeyboardInterrupt):
-        list(optima.two_paths(study_of(NASTY)))
+        list(bounds.two_paths(study_of(NASTY)))
 
 
 def test_ctrl_c_among_the_particles_certifies_nothing(monkeypatch):
@@ -596,9 +594,9 @@ def test_ctrl_c_among_the_particles_certifies_nothing(monkeypatch):
         found = evidence_of_tiny(*arguments, **settings)
         return found._replace(estimates=found.estimates[:-1])
 
-    monkeypatch.setattr(evidence, "log_evidence", cut_short)
+    monkeypatch.setattr(bounds, "log_evidence", cut_short)
     with pytest.raises(KeyboardInterrupt):
-        rows_of([evidence.evidence], TINY, rank=2)
+        rows_of([bounds.evidence], TINY, rank=2)
 
 
 def test_a_table_is_saved_where_there_is_a_folder(tmp_path):

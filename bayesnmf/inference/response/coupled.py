@@ -12,7 +12,7 @@ components, and the rates that entries of hierarchical priors share: one vector,
 What missing entries add to the linear response: changes of exposures, also of those that differ along a simplex.
 
 Missing entries have no exposure, and are left out of its changes. The natural gradient of a row of a side on the
-simplex with q = Dirichlet(ν) is α − ν − F⁻¹h, with h_j = (E_j − Ē) / ν₀ for exposures E (`bayesnmf.priors.unequal`).
+simplex with q = Dirichlet(ν) is α − ν − F⁻¹h, with h_j = (E_j − Ē) / ν₀ for exposures E (`bayesnmf.priors.dirichlet`).
 For a step x of ν and a change dE, with p = ν / ν₀ and r = F⁻¹h at the optimum, it changes beside α − ν by F⁻¹ of
 
     ψ″(ν) x r − ψ″(ν₀) Σx Σr + [(E − Ē) Σx + Σ(E − Ē) x] / ν₀²  −  (dE − Σ p dE) / ν₀
@@ -35,8 +35,8 @@ from bayesnmf.inference.response.fisher import Fisher, Step, fisher_of
 from bayesnmf.inference.sides import allocate, conditional_of, exposure_of, exposure_of_loadings, spread_at
 from bayesnmf.kernels.cpu.clusters import expected_clusters
 from bayesnmf.kernels.cpu.tangent import Tangent
+from bayesnmf.priors.dirichlet import solved
 from bayesnmf.priors.gamma import sum_to_shape
-from bayesnmf.priors.unequal import solved
 from bayesnmf.priors.values import others
 from bayesnmf.types import Array
 

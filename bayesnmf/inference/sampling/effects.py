@@ -19,9 +19,8 @@ from scipy.special import gammaln
 
 from bayesnmf.inference.problem import Problem
 from bayesnmf.inference.sampling.scales import terms_of
-from bayesnmf.priors.effects import LARGEST, SHAPE_SD, predictors
 from bayesnmf.priors.gamma import Gamma
-from bayesnmf.priors.log_linear import EFFECTS, SHAPES, LogLinear
+from bayesnmf.priors.log_linear import EFFECTS, LARGEST, SHAPE_SD, SHAPES, LogLinear, predictors
 from bayesnmf.priors.pair import free_components
 from bayesnmf.types import Array
 

@@ -13,8 +13,7 @@ References
    Bayesian Analysis.
 """
 
+from bayesnmf.studies.calibration.calibrating import Calibration, calibrate
 from bayesnmf.studies.calibration.quantities import QUANTITIES
-from bayesnmf.studies.calibration.result import Calibration
-from bayesnmf.studies.calibration.running import calibrate
 
 __all__ = ["QUANTITIES", "Calibration", "calibrate"]

@@ -36,6 +36,7 @@ from bayesnmf.priors.values import component_sums
 from bayesnmf.results.cautions import cautions_of, mixing_of, with_label
 from bayesnmf.results.relabelling import relabel
 from bayesnmf.results.resampling import is_resampled
+from bayesnmf.text import Column, with_last
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -166,38 +167,38 @@ def held_by_intervals(fitted: Fit, reference: Fit, seed: int) -> dict[str, float
 def as_table(rows: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     import pandas as pd
 
-    table = pd.DataFrame.from_dict(dict(rows), orient="index")
-    table.index.name = "method"
-    return table.reindex(columns=[column for column in COLUMNS if column in table.columns])
+    table = pd.DataFrame.from_dict(dict(rows), orient="index").rename_axis("method")
+    table = table[[name for name in MEASURES if name in table]]
+    return with_last(table, ["cosine_other_start"]) if "cosine_other_start" in table else table
 
 
-COLUMNS = {
-    "seconds": "wall time of the fit, including a closed-form start",
-    "loglik": "in-sample log-likelihood at Eθ·Eβ, nats",
-    "elbo_augmented": "evidence lower bound with allocations in q (closed form), nats",
-    "elbo_marginal": "evidence lower bound with allocations summed out (Monte Carlo), nats",
-    "elbo_marginal_se": "its standard error",
-    "log_evidence": "log evidence by smc, log p(X) of the training counts, nats; NaN if unknown",
-    "log_evidence_se": "its standard error",
-    "log_evidence_at_least": "lower limit with a probability of 95 %, if it is unknown",
-    "heldout_thinned": "held-out log-likelihood for each thinned count, nats",
-    "heldout_thinned_error": "its Monte Carlo error, mostly a bias: means of draws are scored too low, points are not",
-    "heldout_thinned_behind": "difference of this score from that of the best method",
-    "heldout_thinned_behind_se": "its standard error over samples, paired",
-    "heldout_withheld": "the same for samples not trained on, given half of their counts",
-    "heldout_withheld_error": "its Monte Carlo error",
-    "heldout_withheld_behind": "difference of this score from that of the best method",
-    "heldout_withheld_behind_se": "its standard error over samples, paired",
-    "floored_entries": "held-out entries whose probability was below the 1e-6 background",
-    "coverage90": "share of held-out entries in the 90 % predictive interval (randomised PIT); Poisson noise only",
-    "min_ess": "smallest effective sample size of components, the loadings of up to 50 rows, and the log joint",
-    "max_r_hat": "largest R-hat of the same quantities",
-    "cosine": "mean cosine of matched components with the reference",
-    "cosine_min": "smallest cosine of matched components",
-    "loadings_corr": "correlation of loadings with the reference",
-    "held": "share of the reference's draws of loadings inside the fit's 90 % intervals",
-    "held_response": "the same for the intervals of linear response",
-    "cosine_other_start": "mean cosine with a run of the same method from a random start",
+MEASURES = {  # in the order in which they are printed
+    "seconds": Column("wall time of the fit, including a closed-form start", "seconds", "{:.1f}"),
+    "loglik": Column("in-sample log-likelihood at Eθ·Eβ, nats", "log-likelihood at Eθ·Eβ", "{:,.1f}"),
+    "elbo_augmented": Column("lower bound with allocations in q (closed form), nats", "elbo_augmented", "{:,.1f}"),
+    "elbo_marginal": Column("lower bound with allocations summed out (Monte Carlo), nats", "elbo_marginal", "{:,.1f}"),
+    "elbo_marginal_se": Column("its standard error", "  ± se", "{:.1f}"),
+    "log_evidence": Column("log p(X) of the training counts by smc, nats; NaN if unknown", "log p(X)", "{:,.1f}"),
+    "log_evidence_se": Column("its standard error", "  ± se", "{:.2f}"),
+    "log_evidence_at_least": Column("lower limit with 95 % probability, if it is unknown", "  at least", "{:,.1f}"),
+    "heldout_thinned": Column("log-likelihood for each thinned count, nats", "held-out/count, thinned", "{:.4f}"),
+    "heldout_thinned_error": Column("its Monte Carlo error, mostly a bias: too low", "  ± Monte Carlo", "{:.4f}"),
+    "heldout_thinned_behind": Column("its difference from the best method", "  behind the best", "{:.4f}"),
+    "heldout_thinned_behind_se": Column("its standard error over samples, paired", "  ± se", "{:.4f}"),
+    "heldout_withheld": Column("of new samples, given half of their counts", "held-out/count, new rows", "{:.4f}"),
+    "heldout_withheld_error": Column("its Monte Carlo error", "  ± Monte Carlo", "{:.4f}"),
+    "heldout_withheld_behind": Column("its difference from the best method", "  behind the best", "{:.4f}"),
+    "heldout_withheld_behind_se": Column("its standard error over samples, paired", "  ± se", "{:.4f}"),
+    "floored_entries": Column("entries less probable than the background", "entries at the 1e-6 floor", "{:.0f}"),
+    "coverage90": Column("of held-out entries, by PIT; Poisson noise only", "held-out counts in 90 %", "{:.3f}"),
+    "min_ess": Column("of components, loadings of up to 50 rows, and log joint", "min ESS", "{:.0f}"),
+    "max_r_hat": Column("largest R-hat of the same quantities", "max R-hat", "{:.3f}"),
+    "cosine_other_start": Column("with a run of the same method from a random start", "cosine, other start", "{:.3f}"),
+    "cosine": Column("mean cosine of matched components with the reference", "components, mean cosine", "{:.4f}"),
+    "cosine_min": Column("smallest cosine of matched components", "components, min cosine", "{:.4f}"),
+    "loadings_corr": Column("correlation of loadings with the reference", "loadings, correlation", "{:.4f}"),
+    "held": Column("share of the reference's draws of loadings inside", "reference's draws in 90 %", "{:.3f}"),
+    "held_response": Column("the same for the intervals of linear response", "  by linear response", "{:.3f}"),
 }
 
 

@@ -26,9 +26,7 @@ from bayesnmf.inference.tempering.combining import IN_TWENTY, WIDEST_SPREAD, agr
 from bayesnmf.inference.tempering.running import TemperedRuns
 from bayesnmf.inference.tempering.target import Target, target_of
 from bayesnmf.options import VI, Options
-from bayesnmf.studies.selection.criterion import Criterion, Line
-from bayesnmf.studies.selection.plan import SelectionPlan
-from bayesnmf.studies.selection.record import Candidate, SelectionRecord
+from bayesnmf.studies.selection.criterion import Candidate, Criterion, Line, SelectionPlan, SelectionRecord
 from bayesnmf.text import plus_minus
 from bayesnmf.types import Array
 

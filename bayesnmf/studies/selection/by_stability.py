@@ -38,12 +38,18 @@ from bayesnmf.fitting.many import fit_side_by_side, number_of_jobs, uninterrupte
 from bayesnmf.options import Options
 from bayesnmf.priors.pair import movable_components
 from bayesnmf.priors.values import component_sums, rows_to_shares
-from bayesnmf.studies.selection.criterion import Criterion, Line, with_noise
-from bayesnmf.studies.selection.plan import SelectionPlan
-from bayesnmf.studies.selection.record import UNIT, Candidate, SelectionRecord
+from bayesnmf.studies.selection.criterion import (
+    UNIT,
+    Candidate,
+    Criterion,
+    Line,
+    SelectionPlan,
+    SelectionRecord,
+    with_noise,
+)
 from bayesnmf.studies.stability.checks import check_has_objective
 from bayesnmf.studies.stability.grouping import Found, match_found
-from bayesnmf.studies.stability.running import Runs, seed_of, with_one_thread
+from bayesnmf.studies.stability.runs import Runs, seed_of, with_one_thread
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import METHODS
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors.checks import check_noise
-from bayesnmf.studies.selection.criterion import CRITERIA, Criterion, settings_of
-from bayesnmf.studies.selection.record import word_of
+from bayesnmf.studies.selection.criterion import CRITERIA, Criterion, settings_of, word_of
 
 
 def default_criterion(counts: Counts, method: str | None, given: dict[str, Any], proper: bool) -> str:

@@ -49,9 +49,7 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import MeanField, Mode
 from bayesnmf.options import Options
 from bayesnmf.priors import Gamma
-from bayesnmf.studies.selection.criterion import ByScore, Line
-from bayesnmf.studies.selection.plan import SelectionPlan
-from bayesnmf.studies.selection.record import Candidate, SelectionRecord
+from bayesnmf.studies.selection.criterion import ByScore, Candidate, Line, SelectionPlan, SelectionRecord
 from bayesnmf.text import plus_minus
 from bayesnmf.types import Array
 

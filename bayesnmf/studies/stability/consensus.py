@@ -32,6 +32,7 @@ from bayesnmf.options import METHODS
 from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.specification import on_simplex, stated_components
 from bayesnmf.studies.stability.checks import check_enough_clusters, check_enough_kept
+from bayesnmf.text import or_dash
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -138,20 +139,16 @@ class Consensus(Shown):
     def card(self) -> Card:
         """Return what is shown of it."""
         rows: Any = self.clusters.reset_index().itertuples(index=False)
-        lines = [[str(r.cluster), str(r.members), str(r.runs), _text(r.silhouette), _text(r.cosine)] for r in rows]
+        lines = [[str(r.cluster), str(r.members), str(r.runs), or_dash(r.silhouette), or_dash(r.cosine)] for r in rows]
         headings = ["component", "members", "runs", "silhouette", "mean cosine"]
         outliers = int((~self.members["kept"]).sum())
         notes = [
             f"kept {self.kept:.0%} of {len(self.members)} components: local density below {self.density:g}; "
             f"{outliers} outliers",
-            f"silhouette {_text(self.silhouette)}",
+            f"silhouette {or_dash(self.silhouette)}",
         ]
         title = f"consensus of {self.members.index.get_level_values('run').nunique()} runs"
         return Card(title, headings, lines, notes, ["found.fit  # the loadings, given the consensus components"])
-
-
-def _text(value: float) -> str:
-    return "–" if np.isnan(value) else f"{value:.3f}"
 
 
 def pool_components(components: Array, sizes: Array, starts: Array, free: Array) -> Pool:

@@ -31,7 +31,7 @@ from bayesnmf.priors.values import attach_scale
 from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.estimates import Draws
 from bayesnmf.studies.stability.grouping import found_in, group_fits, mode_of
-from bayesnmf.studies.stability.running import Runs
+from bayesnmf.studies.stability.runs import Runs
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
