@@ -41,7 +41,7 @@ EQUIVALENT = {
     "operator: bayesnmf/data/simulation.py:132 `exposed.feature_factor * np.ones(m)` → "
     "`(exposed.feature_factor / np.ones(m))`":
         "what is divided by 1 is what is multiplied by it",
-    'swallowed argument: bayesnmf/studies/calibration/calibrating.py:404 `NUTS(start="random", chains=1, warmup=300, '
+    'swallowed argument: bayesnmf/studies/calibration/calibrating.py:544 `NUTS(start="random", chains=1, warmup=300, '
     "draws=4 * draws)` → `(NUTS(start='random', chains=1, draws=4 * draws))`":
         "300 is the default of NUTS",
     'swallowed argument: bayesnmf/inference/marginal/best_decomposition.py:196 `np.asarray(scaled, order="C")` → '

@@ -25,8 +25,7 @@ from bayesnmf.kernels.cpu import entries, orbits
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.priors.values import separate_scale
-from bayesnmf.studies.calibration.calibrating import rank_among
-from bayesnmf.studies.calibration.quantities import QUANTITIES, Points, names_for, true_point
+from bayesnmf.studies.calibration.calibrating import QUANTITIES, Points, names_for, rank_among, true_point
 
 SIZE, RANK, TOTAL = (6, 5), 2, 500
 L, WARMUP, THIN = 19, 30, 8

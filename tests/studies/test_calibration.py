@@ -17,8 +17,15 @@ from bayesnmf.plots.calibration import ecdf_band
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.estimates import Draws
 from bayesnmf.studies.calibration import QUANTITIES
-from bayesnmf.studies.calibration.calibrating import effective_numbers, effective_sizes, rank_among
-from bayesnmf.studies.calibration.quantities import draws_as_points, evaluate, names_for, true_point
+from bayesnmf.studies.calibration.calibrating import (
+    draws_as_points,
+    effective_numbers,
+    effective_sizes,
+    evaluate,
+    names_for,
+    rank_among,
+    true_point,
+)
 
 L = 99
 ALPHA = 0.01  # what a calibration is rejected at; a right one is in 1 of 100 suites, and seeds are fixed

@@ -13,7 +13,6 @@ References
    Bayesian Analysis.
 """
 
-from bayesnmf.studies.calibration.calibrating import Calibration, calibrate
-from bayesnmf.studies.calibration.quantities import QUANTITIES
+from bayesnmf.studies.calibration.calibrating import QUANTITIES, Calibration, calibrate
 
 __all__ = ["QUANTITIES", "Calibration", "calibrate"]
