@@ -47,9 +47,8 @@ from bayesnmf.assessment.checks import check_contrast_weights, check_factors_of_
 from bayesnmf.checks import check_count, check_flag, check_fraction
 from bayesnmf.data.batches import warn_of_confounding
 from bayesnmf.data.covariates.checks import check_is_covariate, check_is_population
-from bayesnmf.data.covariates.coding import Coding, scales_of
-from bayesnmf.data.covariates.levels import label_of
-from bayesnmf.data.covariates.reading import design_of, frame_of_design
+from bayesnmf.data.covariates.coding import Coding, label_of, scales_of
+from bayesnmf.data.covariates.design import design_of, frame_of_design
 from bayesnmf.priors.values import component_sums, rows_to_shares
 from bayesnmf.results.checks import check_fit, check_groups, check_replicates
 from bayesnmf.results.effects import (

@@ -92,7 +92,7 @@ def model(text: str, name: str) -> str:
 
 def criterion(text: str, name: str) -> str:
     """Return the word of a criterion, which may have been added."""
-    from bayesnmf.studies.selection.result import CRITERIA
+    from bayesnmf.studies.selection.selecting import CRITERIA
 
     return check_choice(text, name, CRITERIA)
 

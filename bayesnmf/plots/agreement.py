@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
-from bayesnmf.assessment.moments import QUANTITIES, Moments, choose_entries, draw_quantities, moments
+from bayesnmf.assessment.agreement import QUANTITIES, Moments, choose_entries, draw_quantities, moments
 from bayesnmf.checks import check_count
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference import alignment

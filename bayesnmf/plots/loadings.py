@@ -8,7 +8,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 from matplotlib.axes import Axes
 
-from bayesnmf.assessment.moments import draw_sides
+from bayesnmf.assessment.agreement import draw_sides
 from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.checks import check_choice, check_flag, check_fraction, check_names
 from bayesnmf.fitting.fitted import Fit
@@ -201,7 +201,7 @@ def _intervals(fit: Fit, target: Fit, interval: float) -> Array | None:
     ends = np.empty((2, n, fit.rank))
     for first in range(0, n, ROWS_AT_ONCE):
         rows = np.arange(first, min(first + ROWS_AT_ONCE, n))
-        drawn, _ = draw_sides(fit, target, (rows, np.arange(1)), seed=0)
+        drawn, _ = draw_sides(fit, target, rows, np.arange(1), seed=0)
         ends[:, rows] = np.quantile(drawn, [tail, 1 - tail], axis=(0, 1))
     return ends
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
 from matplotlib.patches import StepPatch
 
-from bayesnmf.assessment.assignment_result import Assignment
+from bayesnmf.assessment.assignment import Assignment
 from bayesnmf.checks import check_choice, check_count, check_fraction
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.plots import style

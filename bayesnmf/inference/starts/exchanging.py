@@ -1,7 +1,7 @@
 """Exchange components: merge one into another, and split a third in its place.
 
 Two optima of the same counts mostly differ in a few components: one uses two components where one would be enough, and
-the other uses the second component elsewhere. An exchange (`bayesnmf.inference.starts.split_merge`) leads to the higher
+the other uses the second component elsewhere. An exchange leads to the higher
 optimum faster than a new start. On large counts, where trials take long, only components that carry nothing of their
 own are merged. What no exchange betters is left as it is, since the objective asks for it: the prior is then too even
 for so many components.

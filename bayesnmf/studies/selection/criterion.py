@@ -16,7 +16,7 @@ import numpy as np
 
 from bayesnmf.assessment.predictive_checks import PredictiveChecks
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.covariates.reading import Covariates
+from bayesnmf.data.covariates.design import Covariates
 from bayesnmf.data.seeds import Seeds
 from bayesnmf.fitting.job import ProgressReport, resolve_priors
 from bayesnmf.fitting.known import Beforehand

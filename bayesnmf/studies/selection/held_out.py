@@ -2,7 +2,7 @@
 
 In each split, some rows are withheld, and every count of the others is kept for training with some probability. Two
 scores follow: of the thinned counts of the training rows, and of half of the features of the withheld rows given the
-other half (`bayesnmf.studies.selection.new_rows`). Where the rates of single entries vary more than the model allows,
+other half. Where the rates of single entries vary more than the model allows,
 both parts of a thinned entry share its excess, so that components which describe single rows predict thinned counts;
 counts of other rows and features they do not.
 
