@@ -8,7 +8,7 @@ import xarray as xr
 from anndata import AnnData
 from scipy.sparse import issparse
 
-from bayesnmf.results.saved_arrays import CSR
+from bayesnmf.results.codec import CSR
 
 
 def same(a, b):

@@ -52,7 +52,7 @@ from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.specification import PARAMETER
 from bayesnmf.results.dispersion import in_words
 from bayesnmf.results.mixing import r_hat_and_ess
-from bayesnmf.results.storage import save_record
+from bayesnmf.results.storage import save
 from bayesnmf.text import whole_names
 from bayesnmf.types import Array, NoiseName
 
@@ -147,7 +147,7 @@ class Assignment(Shown):
 
         An older file is replaced only once the new one is complete. It says what `Fit.save` says of paths.
         """
-        save_record(self, path)
+        save(self, path)
 
     def table(self, least: float = 0.05) -> pd.DataFrame:
         """Return a row for each sample and component whose chance of presence is at least `least`.

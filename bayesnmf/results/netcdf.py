@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import bayesnmf
-from bayesnmf.results.saved_arrays import Group, Groups, Variable
+from bayesnmf.results.codec import Group, Groups, Variable
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ UNITS = {
 
 
 def to_netcdf(groups: Groups, packed: tuple[str, ...] = ()) -> memoryview:
-    """Return the bytes of a NetCDF file of some groups; the arrays with the paths `packed` are compressed."""
+    """Return the bytes of a NetCDF file of some groups; arrays with the names `packed` are compressed."""
     import h5py
 
     buffer, axes = BytesIO(), 0
@@ -44,7 +44,7 @@ def to_netcdf(groups: Groups, packed: tuple[str, ...] = ()) -> memoryview:
         for path, group in groups.items():
             place = file.require_group(path) if path == "/" else file.create_group(path, track_order=True)
             _set_attributes(place, group.attrs)
-            axes = _write_arrays(place, group, axes, [name for name in group.variables if f"{path}/{name}" in packed])
+            axes = _write_arrays(place, group, axes, packed)
         versions = f"version=2,bayesnmf={bayesnmf.__version__},hdf5={h5py.version.hdf5_version},h5py={h5py.__version__}"
         file.attrs["_NCProperties"] = np.array(versions, h5py.string_dtype("ascii", len(versions)))
     return buffer.getbuffer()
@@ -69,7 +69,7 @@ def from_netcdf(path: Path) -> Groups:
     return groups
 
 
-def _write_arrays(place: h5py.Group, group: Group, axes: int, packed: list[str]) -> int:
+def _write_arrays(place: h5py.Group, group: Group, axes: int, packed: tuple[str, ...]) -> int:
     """Write dimensions and arrays of a group; return how many dimensions the file has now."""
     stored = {name: _encode(variable.values) for name, variable in group.variables.items()}
     scales: dict[str, tuple[int, Any]] = {}

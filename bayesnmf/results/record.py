@@ -68,7 +68,7 @@ class FitRecord:
     noise: Noise = POISSON
     estimate: Point | VariationalPosterior | Draws = field(default_factory=Point)
     batch: FittedBatches | None = None
-    reference: Reference | None = None  # of a projection; not in files
+    reference: Reference | None = field(default=None, metadata={"saved": False})  # of a projection
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "diagnostics", {**_end_of(self.trace, self.status), **self._own_diagnostics()})

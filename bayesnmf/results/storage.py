@@ -1,4 +1,4 @@
-"""Save fits and other results to NetCDF or Zarr files, in the layout of `bayesnmf.results.encoding`, and load them.
+"""Save fits and other results to NetCDF or Zarr files, in the layout of `bayesnmf.results.codec`, and load them.
 
 A NetCDF file is sealed by a digest at its end, which is compared before anything reads the file. HDF5 takes a damaged
 file for what it says: a flipped bit may send it through the file for ever. It ignores what follows the end that a file
@@ -13,45 +13,55 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayesnmf.checks import check_path
+from bayesnmf.checks import check_choice, check_count, check_path
 from bayesnmf.needs import needed_for
-from bayesnmf.results.encoding import (
-    FORMAT,
-    RECORD_VERSION,
-    SEALED,
+from bayesnmf.options import METHODS, methods_with
+from bayesnmf.priors import Distribution
+from bayesnmf.priors.checks import check_family
+from bayesnmf.priors.specification import MODELS
+from bayesnmf.results.codec import (
+    CSR,
+    ELSEWHERE,
+    FIT,
     VERSION,
-    decode_fit,
-    decode_record,
-    encode_fit,
-    encode_record,
+    CountsElsewhereError,
+    Group,
+    Groups,
+    UnknownClassError,
+    Variable,
+    decode,
+    encode,
+    size_of,
 )
+from bayesnmf.results.earlier_files import VERSIONS, decode_earlier
 from bayesnmf.results.netcdf import from_netcdf, to_netcdf
 from bayesnmf.results.record import FitRecord
-from bayesnmf.results.saved_arrays import CSR, Group, Groups, Variable, size_of
-from bayesnmf.results.saved_checks import CountsElsewhereError
 from bayesnmf.writing import replacing, write_bytes
 
 if TYPE_CHECKING:
     import xarray as xr
 
 SUFFIXES = (".nc", ".zarr")
-KINDS = {  # of results beside fits, by the format of their files: the module, imported when one is read, and the class
-    "bayesnmf.Assignment": ("bayesnmf.assessment.assignment", "Assignment"),
+KINDS = {f"bayesnmf.{kind}": kind for kind in (FIT, *ELSEWHERE)}  # what a file is of, by its format
+SEALED = 6  # the version of fits from which on NetCDF files end with a digest of all of it
+BESIDE = {  # kinds of intervals, and what they can be beside
+    "sampled": ("mean field",),
+    "linear response": ("mean field",),
+    "bootstrap": ("mean field", "point"),
 }
-PACKED = tuple(f"/counts/{name}" for name in CSR)
 LARGEST_NETCDF = 2**30  # bytes; NetCDF files are made in memory, since HDF5 on a full disk ends the interpreter
 
 
-def save(fit: FitRecord, path: str | os.PathLike[str]) -> None:
-    """Write a fit to a NetCDF file (`.nc`) or a Zarr store (`.zarr`, needs zarr).
+def save(result: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fit or another result to a NetCDF file (`.nc`) or a Zarr store (`.zarr`, needs zarr).
 
-    An older fit at this path is replaced only once the new file is complete. `load` returns the same fit bit by bit,
+    An older file at this path is replaced only once the new one is complete. `load` returns the same result bit by bit,
     with two exceptions: a start given as a `Fit` becomes the equivalent `Start`, and names that are not text, numbers
     or dates become text.
 
@@ -64,14 +74,7 @@ def save(fit: FitRecord, path: str | os.PathLike[str]) -> None:
     """
     target = Path(os.path.realpath(check_path(path, "path")))
     _check_target(target, _suffix(target))
-    _write(encode_fit(fit, target.parent), target)
-
-
-def save_record(record: Any, path: str | os.PathLike[str]) -> None:
-    """Write a result other than a fit, one of `KINDS`, as `save` writes fits; `load` returns the same to the bit."""
-    target = Path(os.path.realpath(check_path(path, "path")))
-    _check_target(target, _suffix(target))
-    _write(encode_record(record), target)
+    _write(encode(result, target.parent), target)
 
 
 def save_by_size(fit: FitRecord, path: Path) -> None:
@@ -84,7 +87,7 @@ def save_by_size(fit: FitRecord, path: Path) -> None:
     OSError, ValueError
         As `save`.
     """
-    groups = encode_fit(fit, path.parent)
+    groups = encode(fit, path.parent)
     target = path_by_size(size_of(groups), path)
     _check_target(target, _suffix(target))
     _write(groups, target)
@@ -96,7 +99,7 @@ def _write(groups: Groups, path: Path) -> None:
         write_tree(_as_tree(groups), path)
         return
     _check_size(size_of(groups), path)
-    with to_netcdf(groups, PACKED) as content:  # released here: a traceback that kept it would end the interpreter
+    with to_netcdf(groups, CSR) as content:  # released here: a traceback that kept it would end the interpreter
         write_bytes(path, content, seal_of(content))
 
 
@@ -167,19 +170,21 @@ def read_saved(path: str | os.PathLike[str]) -> Any:
     except Exception as error:  # readers raise many types of exceptions for damaged files
         raise _damaged_file_error(source, error) from error
     about = groups["/"].attrs
-    kind = KINDS.get(str(about.get("format")))
-    _check_format(about, source, VERSION if kind is None else RECORD_VERSION)
-    if suffix == ".nc" and whole is None and (kind is not None or about["format_version"] >= SEALED):
+    _check_format(about, source)
+    kind, version = KINDS[about["format"]], about["format_version"]
+    if suffix == ".nc" and whole is None and (kind != FIT or version >= SEALED):
         raise _damaged_file_error(source, ValueError("its end, a checksum of its content, is missing"))
     try:
-        if kind is not None:
-            return decode_record(groups, getattr(import_module(kind[0]), kind[1]))
-        found = decode_fit(groups, source.parent)
-    except CountsElsewhereError:
+        earlier = version <= VERSIONS[kind]
+        found = decode_earlier(groups, kind, source.parent) if earlier else decode(groups, source.parent)
+        if isinstance(found, FitRecord):
+            check_saved_fit(found)
+    except (CountsElsewhereError, UnknownClassError):
         raise
     except Exception as error:  # decoding also raises many types of exceptions
         raise _damaged_file_error(source, error) from error
-    _warn_of_older(about["format_version"], source)
+    if kind == FIT:
+        _warn_of_older(version, source)
     return found
 
 
@@ -238,8 +243,8 @@ def _check_target(path: Path, suffix: str) -> None:
         raise ValueError(f"{path} must be a {form}, to be replaced, or not exist; choose another path")
 
 
-def _check_format(about: dict[str, Any], path: Path, newest: int) -> None:
-    if about.get("format") not in (FORMAT, *KINDS):
+def _check_format(about: dict[str, Any], path: Path) -> None:
+    if about.get("format") not in KINDS:
         raise ValueError(
             f"{path} must be a fit that Fit.save wrote, but it is another kind of file; read trees of draws with "
             "arviz.from_netcdf or arviz.from_zarr"
@@ -250,9 +255,9 @@ def _check_format(about: dict[str, Any], path: Path, newest: int) -> None:
         raise _damaged_file_error(
             path, ValueError(f"its format version must be a whole number from 1: found {version!r}")
         )
-    if version > newest:
+    if version > VERSION:
         raise ValueError(
-            f"{path} must have format version {newest} or lower: found {version}, written by "
+            f"{path} must have format version {VERSION} or lower: found {version}, written by "
             f"bayesnmf {about.get('bayesnmf_version')}; upgrade bayesnmf"
         )
 
@@ -320,3 +325,74 @@ def is_whole(path: Path) -> bool | None:
             digest.update(chunk)
             left -= len(chunk)
     return seal[len(MARK) :] == digest.digest()
+
+
+# --- checks of fits that were read -----------------------------------------------------------------------
+
+
+def check_saved_fit(fit: FitRecord) -> None:
+    """Refuse a fit of a file whose settings are of the wrong type or out of range, or do not match its arrays."""
+    check_choice(fit.model, "model", MODELS)
+    check_choice(fit.method, "method", METHODS)
+    check_count(fit.rank, "rank")
+    check_count(fit.seed, "seed", minimum=0)
+    expected = METHODS[fit.method].options
+    if type(fit.options) is not expected:
+        raise ValueError(f"options must be {expected.__name__} for {fit.method}: found {type(fit.options).__name__}")
+    converged, reason, iterations = fit.status
+    if not (isinstance(converged, bool) and isinstance(reason, str) and _is_number(iterations, Integral)):
+        raise ValueError(f"status must be a flag, a reason and a number of iterations: found {list(fit.status)}")
+    beside = {} if fit.intervals is None else {**vars(fit.intervals), "kind": 0, "draws": 0}
+    for name, value in {"seconds": fit.seconds, **fit.diagnostics, **beside}.items():
+        if not _is_number(value, Real):
+            raise ValueError(f"{name} must be a number: found {value!r}")
+    check_saved_shapes(fit)
+
+
+def check_saved_shapes(fit: Any) -> None:
+    """Refuse a fit with arrays that do not match its counts, rank, model and method."""
+    n, m = fit.counts.shape
+    rank = fit.rank
+    scaled = MODELS[fit.model].loadings == "scaled simplex"
+    _check_shape(fit.loadings, (n, rank), "loadings")
+    _check_shape(fit.components, (rank, m), "components")
+    _check_shape(fit.scale, (n,) if scaled else None, "scale")
+    _check_shape(fit.component_names, None if fit.component_names is None else (rank,), "component_names")
+    check_family(fit.model, "loadings", fit.priors.loadings, (n, rank))
+    check_family(fit.model, "components", fit.priors.components, (rank, m))
+    if fit.multipliers is not None:
+        _check_shape(fit.multipliers[0], (n, rank), "multipliers of loadings")
+        _check_shape(fit.multipliers[1], (rank, m), "multipliers of components")
+    for name, values in (fit.moments or {}).items():
+        _check_shape(values, np.shape(getattr(fit, name.split("_")[0])), f"moments[{name!r}]")
+    posterior = fit.estimate
+    if (posterior.kind == "point") != (METHODS[fit.method].posterior == "point"):
+        others = " and ".join(methods_with("point"))
+        raise ValueError(f"a posterior belongs to every method but {others}: this fit is by {fit.method}")
+    beside = None if fit.intervals is None else fit.intervals.draws
+    for side, shape in (("loadings", (n, rank)), ("components", (rank, m))):
+        _check_posterior_shape(getattr(posterior, side, None), shape, f"posterior.{side}")
+        _check_posterior_shape(getattr(beside, side, None), shape, f"intervals.{side}")
+    if beside is not None and posterior.kind not in BESIDE.get(fit.intervals.kind, ()):
+        able = [kind for kind, of in BESIDE.items() if posterior.kind in of]
+        raise ValueError(f"intervals beside a {posterior.kind} are {' or '.join(able)}: found {fit.intervals.kind!r}")
+
+
+def _check_posterior_shape(side: Any, shape: tuple[int, int], name: str) -> None:
+    """Refuse draws (chains, draws, rows, columns) or parameters that do not match the shape of a side."""
+    if isinstance(side, np.ndarray):
+        _check_shape(side, (*side.shape[:2], *shape), name)
+    for parameter, value in side.parameters.items() if isinstance(side, Distribution) else ():
+        given, size = np.shape(value), side.sizes(shape)[parameter]
+        if len(given) != 2 or any(length not in (1, full) for length, full in zip(given, size, strict=True)):
+            raise ValueError(f"{name}.{parameter} must broadcast to {size}: found shape {given}")
+
+
+def _check_shape(array: Any, shape: tuple[int, ...] | None, name: str) -> None:
+    found = None if array is None else np.shape(array)
+    if found != shape:
+        raise ValueError(f"{name} must have shape {shape}: found {found}")
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)

@@ -20,7 +20,7 @@ from bayesnmf.pages import of_samples
 from bayesnmf.pages.reading import Given, read
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.estimates import Draws, Intervals
-from bayesnmf.results.saved_checks import check_saved_shapes
+from bayesnmf.results.storage import check_saved_shapes
 from bayesnmf.results.thinning import loadings_table
 
 mpl.use("Agg")

@@ -1,6 +1,5 @@
 """Quasi-Poisson noise: the Poisson likelihood to a power, in every method that has it; everything else refuses it."""
 
-import json
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -113,17 +112,6 @@ def test_views_and_files_keep_the_noise(tmp_path):
     np.testing.assert_allclose(fit.transform(COUNTS), fit.loadings, rtol=1e-3)
     assert "quasi" in " ".join(repr(loaded).split())
     assert bayesnmf.linear_response(fit).fit.noise == fit.noise
-
-
-def test_files_of_poisson_fits_can_be_read_by_earlier_versions(tmp_path):
-    from bayesnmf.results.encoding import encode_fit
-
-    versions = []
-    for noise in ("poisson", Quasi(2)):
-        fit = bayesnmf.fit(COUNTS, rank=K, seed=0, options=QUICK, noise=noise)
-        about = encode_fit(fit, tmp_path)["/"].attrs
-        versions.append((about["format_version"], "noise" in json.loads(about["settings"])))
-    assert versions == [(7, False), (8, True)]
 
 
 @quietly

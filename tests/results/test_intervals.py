@@ -22,7 +22,7 @@ from bayesnmf.results import intervals as reading
 from bayesnmf.results.estimates import Draws, Intervals
 from bayesnmf.results.markers import described
 from bayesnmf.results.relabelling import relabel
-from bayesnmf.results.saved_checks import check_saved_shapes
+from bayesnmf.results.storage import check_saved_shapes
 from bayesnmf.results.thinning import components_table, loadings_table
 
 mpl.use("Agg")

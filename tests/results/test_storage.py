@@ -1,8 +1,10 @@
 """What is saved comes back the same in every bit, and a file that is no fit is refused by name, rule and cure."""
 
+import json
 import os
 import shutil
 from dataclasses import replace
+from zlib import crc32
 
 import numpy as np
 import pandas as pd
@@ -16,7 +18,7 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import NUTS, SVI, VI, Dirichlet, Gamma, Priors, Start, writing
 from bayesnmf.results import storage
-from bayesnmf.results.saved_arrays import CSR
+from bayesnmf.results.codec import CSR, decode, encode
 
 pytestmark = quietly
 
@@ -286,12 +288,12 @@ def test_changed_and_missing_parts_are_refused(tmp_path, monkeypatch):
     ):
         bayesnmf.load(tmp_path / "fit.nc")
     fitted.save(tmp_path / "fit.zarr")
-    shutil.rmtree(tmp_path / "fit.zarr" / "posterior" / "components" / "c")
+    shutil.rmtree(tmp_path / "fit.zarr" / "estimate" / "components" / "c")
     with pytest.raises(
         ValueError, match=r"fit\.zarr must be a whole file .*values of 'components' differ from those that were saved"
     ):
         bayesnmf.load(tmp_path / "fit.zarr")
-    shutil.rmtree(tmp_path / "fit.zarr" / "priors")
+    shutil.rmtree(tmp_path / "fit.zarr" / "counts.matrix")
     with pytest.raises(ValueError, match=r"fit\.zarr must be a whole file"):
         bayesnmf.load(tmp_path / "fit.zarr")
 
@@ -319,5 +321,25 @@ def test_a_store_of_the_format_that_may_unpickle_is_not_read(tmp_path):
 def test_files_of_later_versions_are_refused(tmp_path, monkeypatch):
     fit(method="map").save(tmp_path / "fit.nc")
     monkeypatch.setattr(storage, "VERSION", 1)
-    with pytest.raises(ValueError, match=r"format version 1 or lower: found 7, .*; upgrade bayesnmf"):
+    with pytest.raises(ValueError, match=r"format version 1 or lower: found 10, .*; upgrade bayesnmf"):
         bayesnmf.load(tmp_path / "fit.nc")
+
+
+def test_a_file_makes_no_class_but_those_of_files(tmp_path):
+    groups = encode(fit(method="map"), tmp_path)
+    settings = json.loads(groups["/"].attrs["settings"])
+    for kind in ("Popen", "os.system", "builtins.eval", "Fit.load"):
+        settings["records"]["/noise"] = {"kind": kind, "fields": {"args": ["touch", str(tmp_path / "ran")]}}
+        text = json.dumps({**settings, "format_version": 10})
+        groups["/"].attrs.update(settings=text, settings_crc32=crc32(text.encode()))
+        with pytest.raises(ValueError, match=f"the file has a '{kind}', which is no class of files; add the class of"):
+            decode(groups, tmp_path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_no_file_has_is_refused_before_one_is_written(tmp_path):
+    with pytest.raises(
+        TypeError, match=r"diagnostics\.set must be an array, a table, .* to be saved: found .*; make it"
+    ):
+        replace(fit(method="map"), diagnostics={"set": {1.0}}).save(tmp_path / "fit.nc")
+    assert not list(tmp_path.iterdir())
