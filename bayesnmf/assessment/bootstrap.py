@@ -39,8 +39,8 @@ from bayesnmf.priors.specification import on_simplex
 from bayesnmf.priors.values import attach_scale, component_sums, rows_to_shares
 from bayesnmf.results.checks import check_can_have, check_distribution
 from bayesnmf.results.estimates import Draws, Intervals
+from bayesnmf.results.intervals import fault_of_part, fault_of_size
 from bayesnmf.results.record import FitRecord
-from bayesnmf.results.short_chain import fault_of_part, fault_of_size
 from bayesnmf.types import Array
 
 STREAM = 5  # of random numbers, beside those of the fit with the same seed

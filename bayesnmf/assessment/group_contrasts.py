@@ -62,8 +62,8 @@ from bayesnmf.results.effects import (
 )
 from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, source_of_intervals
 from bayesnmf.results.markers import SMALLEST
+from bayesnmf.results.mean_shares import unbiased_shares, warn_of_shares
 from bayesnmf.results.record import FitRecord, iterate_draws
-from bayesnmf.results.unbiased_shares import unbiased_shares, warn_of_shares
 from bayesnmf.text import with_last
 from bayesnmf.types import Array
 

@@ -25,7 +25,7 @@ from bayesnmf.results.batches import widened
 from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.checks import check_distribution, check_fit
 from bayesnmf.results.datatree import GIVEN_TOTALS
-from bayesnmf.results.draws import noises_of_draws, restrict_rows
+from bayesnmf.results.draws import is_resampled, noises_of_draws, restrict_rows, runs_of_draws, share_effective
 from bayesnmf.results.estimates import Draws, take_features
 from bayesnmf.results.record import effective_loadings
 from bayesnmf.results.resampling import is_resampled, runs_of_draws, share_effective

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Any
 from bayesnmf.fitting import projection
 from bayesnmf.fitting.intervals import with_intervals
 from bayesnmf.fitting.job import ProgressReport
-from bayesnmf.results import (
-    renaming,
-    several,
-)
+from bayesnmf.results import relabelling, several
 from bayesnmf.results.describing import card_of, described
+from bayesnmf.results.intervals import WARMUP
 from bayesnmf.results.readings import Readings
-from bayesnmf.results.short_chain import WARMUP
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -108,7 +105,7 @@ class Fit(Readings):
 
         Raises TypeError or ValueError for names that do not exist, and for components of the same name.
         """
-        return Fit.of(renaming.rename(self, components, rows, features))
+        return Fit.of(relabelling.rename(self, components, rows, features))
 
     def matrix(self, name: str) -> Fit:
         """Return the fit of one of several matrices, for all that is done with a fit of it alone.

@@ -4,7 +4,7 @@ Mean-field intervals are too narrow, and points have none. `Fit.with_intervals` 
 every table, figure and report has instead where it has intervals or probabilities; the words there name it:
 
 sampled
-    Draws of one short chain of marginal Gibbs sampling from the fit (`bayesnmf.results.short_chain`): 50 sweeps of
+    Draws of one short chain of marginal Gibbs sampling from the fit (`bayesnmf.results.intervals`): 50 sweeps of
     warm-up and 250 draws. They describe the posterior around the mode of the fit.
 response
     Draws of linear response (`bayesnmf.assessment.response_draws`), which corrects widths, not the location of q.
@@ -41,9 +41,15 @@ from bayesnmf.options.checks import check_threads
 from bayesnmf.options.classes import INTERVALS
 from bayesnmf.results.checks import check_can_have
 from bayesnmf.results.estimates import Intervals
-from bayesnmf.results.intervals import samples_by_itself
+from bayesnmf.results.intervals import (
+    DRAWS,
+    WARMUP,
+    fault_of_parts,
+    fault_of_sampling,
+    sample_around,
+    samples_by_itself,
+)
 from bayesnmf.results.record import FitRecord
-from bayesnmf.results.short_chain import DRAWS, WARMUP, fault_of_parts, fault_of_sampling, sample_around
 
 NEEDED = {"sampled": "entries", "response": "response"}  # optional parts of the families of priors
 MAKERS = {  # imported when the first draws are made

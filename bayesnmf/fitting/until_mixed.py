@@ -24,16 +24,16 @@ from bayesnmf.inference.sampling.gibbs import Allocating, Chain, Recording, Sche
 from bayesnmf.inference.status import BROKEN, Status
 from bayesnmf.options import Gibbs
 from bayesnmf.priors.values import stack_values
-from bayesnmf.results.mixing import judged_parts
-from bayesnmf.results.record import FitRecord
-from bayesnmf.results.settled import (
+from bayesnmf.results.mixing import (
     difference_of_modes,
     figures_of,
     in_words,
     is_settled,
+    judged_parts,
     shares_of,
     whole_is_settled,
 )
+from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
 
 DRAWS = (500, 750, 1000, 1500, 2000, 3000, 4000, 6000, 8000, 12_000, 16_000, 20_000)  # of a chain, at the block's end

@@ -23,8 +23,16 @@ from bayesnmf.results.cautions import (
 )
 from bayesnmf.results.estimates import Intervals
 from bayesnmf.results.intervals import MANY, SOME, cautions_of_intervals, in_percent, kind_of_intervals, share_unmixed
+from bayesnmf.results.intervals import (
+    MANY,
+    MIXED,
+    SOME,
+    cautions_of_intervals,
+    in_percent,
+    kind_of_intervals,
+    share_unmixed,
+)
 from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT
-from bayesnmf.results.short_chain import MIXED
 
 MATCHED = 0.9  # cosine from which on a component is said to match one of a catalogue
 NUMBERS = ["No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve"]

@@ -30,6 +30,8 @@ from bayesnmf.results.effects import has_effects_to_show
 from bayesnmf.results.intervals import kind_of_intervals, share_unmixed
 from bayesnmf.results.record import LEARNED
 from bayesnmf.results.resampling import is_resampled
+from bayesnmf.results.draws import is_resampled
+from bayesnmf.results.effects import has_effects_to_show
 from bayesnmf.text import rate
 
 LONGEST = 600  # characters of priors and options

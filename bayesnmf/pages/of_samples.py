@@ -15,8 +15,7 @@ from bayesnmf.pages.reading import Read
 from bayesnmf.pages.words import capital, say
 from bayesnmf.plots.style import OTHERS, PALETTE, leading
 from bayesnmf.results.intervals import kind_of_intervals, source_of_intervals
-from bayesnmf.results.kept import kept_with_fit
-from bayesnmf.results.record import FitRecord
+from bayesnmf.results.record import FitRecord, kept_with_fit
 from bayesnmf.results.topic_model import to_topic_model
 from bayesnmf.types import Array
 

@@ -16,7 +16,7 @@ from bayesnmf.pages.words import say
 from bayesnmf.plots.style import colours_of_leading, leading
 from bayesnmf.results.cautions import excess_of_noise
 from bayesnmf.results.intervals import for_intervals
-from bayesnmf.results.kept import kept_with_fit
+from bayesnmf.results.record import kept_with_fit
 from bayesnmf.results.replication import number_to_replicate
 from bayesnmf.results.topic_model import to_topic_model
 from bayesnmf.studies.selection.selecting import Selection

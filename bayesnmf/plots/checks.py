@@ -17,7 +17,7 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.options import METHODS, methods_with
 from bayesnmf.priors.checks import same_priors
 from bayesnmf.results.checks import found_in
-from bayesnmf.results.resampling import is_resampled
+from bayesnmf.results.draws import is_resampled
 from bayesnmf.studies.calibration import Calibration
 
 

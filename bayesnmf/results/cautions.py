@@ -25,11 +25,9 @@ from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.priors.values import component_sums
 from bayesnmf.results.dispersion import in_words, told_dispersion
-from bayesnmf.results.kept import kept_with_fit
-from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT, judged_parts, mixing
-from bayesnmf.results.record import FitRecord
+from bayesnmf.results.mixing import DIFFERENT, ESS_LIMIT, R_HAT_LIMIT, judged_parts, mixing
+from bayesnmf.results.record import FitRecord, kept_with_fit
 from bayesnmf.results.relabelling import AMBIGUOUS_LIMIT
-from bayesnmf.results.settled import DIFFERENT
 from bayesnmf.types import Array
 
 # What float32 rounds the objective by, in shares of all counts (1e-7 to 2e-6 for totals of 1e3 to 1e19), and the share

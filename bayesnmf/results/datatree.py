@@ -24,6 +24,7 @@ from bayesnmf.results.draws import (
     chains_and_draws,
     drawn_dispersions,
     draws_size,
+    is_resampled,
     noises_of_draws,
     restrict_rows,
 )
@@ -32,7 +33,6 @@ from bayesnmf.results.estimates import Draws, evenly_spaced, take_features
 from bayesnmf.results.intervals import for_draws, source_of_intervals
 from bayesnmf.results.record import DISPERSION, FitRecord, effective_loadings, factors_of_means, trace_of_kept
 from bayesnmf.results.replication import replicate, replication_rng, selected_size
-from bayesnmf.results.resampling import is_resampled
 from bayesnmf.text import distinct
 from bayesnmf.types import Array
 

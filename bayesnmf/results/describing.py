@@ -14,10 +14,9 @@ from bayesnmf.options import METHODS
 from bayesnmf.priors.pair import favoured, free_components
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.cautions import caution_of_rounding, cautions_of_model
-from bayesnmf.results.intervals import SOME, share_unmixed, told_of_intervals, unmixed
+from bayesnmf.results.intervals import SOME, fault_of_part, share_unmixed, told_of_intervals, unmixed
 from bayesnmf.results.markers import leading_features
 from bayesnmf.results.record import FitRecord
-from bayesnmf.results.short_chain import fault_of_part
 from bayesnmf.text import folded
 
 FEATURES, COMPONENTS = 6, 20  # shown in a card

@@ -20,8 +20,7 @@ from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.checks import check_has_dispersion
 from bayesnmf.results.given_components import taken_up_by_loadings
-from bayesnmf.results.kept import kept_with_fit
-from bayesnmf.results.record import OF_MATRIX, FitRecord
+from bayesnmf.results.record import OF_MATRIX, FitRecord, kept_with_fit
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The effects of covariates on loadings, and the mean shares of components at covariates, with intervals.
+"""The effects of covariates and of batches, and the mean shares of components at covariates, with intervals.
 
 Effects are on the log scale of loadings, in the units of the covariates: of the mean of a Gamma loading, or of the
 concentration of a proportion. The intercept is the logarithm of the counts of a component that are expected of a row
@@ -36,6 +36,7 @@ from bayesnmf.inference.starts.states import given_state
 from bayesnmf.priors.log_linear import EFFECTS, SHAPES, LogLinear
 from bayesnmf.priors.specification import PARAMETER, stated_components
 from bayesnmf.priors.values import component_sums
+from bayesnmf.results.checks import check_has_batches
 from bayesnmf.results.estimates import evenly_spaced
 from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, kind_of_intervals, source_of_intervals
 from bayesnmf.results.mean_shares import MeanShares, mean_shares
@@ -283,3 +284,34 @@ def _mean_field_of(fit: FitRecord) -> tuple[Any, State]:
     state = given_state(at_modes, np.maximum(fit.loadings, np.finfo(np.float64).tiny), fit.components)
     q = conditional_of(at_modes, state, "loadings", allocate(problem, state, None).loadings)
     return problem, state._replace(loadings=MeanField(1).of(problem.loadings_prior, q))
+
+
+def batch_factors(fit: FitRecord, interval: float = 0.9) -> pd.DataFrame:
+    """Return the factors of batches and features, with central intervals.
+
+    Intervals are read from draws where the fit has some, or makes them as for other intervals (`Fit.with_intervals`);
+    else from q, which is too narrow, or under map from the distribution given the modes.
+
+    Returns
+    -------
+    DataFrame
+        By batch and feature: ``mean``, ``lower`` and ``upper``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A fit without batches, or an interval that is no share.
+    """
+    import pandas as pd
+
+    batch = check_has_batches(fit)
+    tail = (1 - check_fraction(interval, "interval")) / 2
+    levels, size = np.array([tail, 1 - tail]), batch.mean.shape
+    drawn = getattr(for_intervals(fit).estimate, "factors", None)
+    mean, ends = batch.mean, np.tile(batch.mean, (2, 1, 1))
+    if drawn is not None:
+        mean, ends = drawn.mean(axis=(0, 1)), np.quantile(drawn, levels, axis=(0, 1))
+    elif batch.q is not None:
+        ends = batch.q.quantiles(tuple(np.indices(size)), levels)
+    names = pd.MultiIndex.from_product([batch.names, fit.feature_names], names=["batch", "feature"])
+    return pd.DataFrame({"mean": mean.ravel(), "lower": ends[0].ravel(), "upper": ends[1].ravel()}, index=names)

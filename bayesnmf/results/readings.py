@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bayesnmf.needs import needed_for
-from bayesnmf.results import allocations as allocations_of_fits
 from bayesnmf.results import (
     annotation,
     effects,
     expected,
     explained,
-    leading,
     markers,
     replication,
     several,
@@ -21,8 +19,8 @@ from bayesnmf.results import (
     summary,
 )
 from bayesnmf.results import draws as draws_of_fits
-from bayesnmf.results.batch_factors import batch_factors
 from bayesnmf.results.dispersion import Dispersion, dispersion
+from bayesnmf.results.effects import batch_factors
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
@@ -94,7 +92,7 @@ class Readings(FitRecord):
         return dispersion(self)
 
     def batch_factors(self, interval: float = 0.9) -> pd.DataFrame:
-        """Return mean, lower and upper of the factor of each batch and feature; `bayesnmf.results.batch_factors`."""
+        """Return mean, lower and upper of the factor of each batch and feature; `bayesnmf.results.effects`."""
         return batch_factors(self, interval)
 
     def allocations(self, rows: Iterable[Any] | None = None) -> Array:
@@ -104,7 +102,7 @@ class Readings(FitRecord):
         under map, those at the optimum of q (exp E log) under vi and svi, and the mean over up to 200 draws
         under gibbs and nuts. Raises ValueError for unknown rows or more than 2 GiB.
         """
-        return allocations_of_fits.allocations(self, rows)
+        return expected.allocations(self, rows)
 
     def to_anndata(self, adata: Any = None, *, key_added: str = "bayesnmf", seed: int = 0) -> Any:
         """Write the fit into the AnnData object that was fitted, or into a new one, and return it.
@@ -168,6 +166,6 @@ class Readings(FitRecord):
         """Return the leading component of each row, the usual assignment, with its share of the row and its lift.
 
         By "lift", that of the largest share × log(share / mean share over rows) leads; by "share", that of the largest
-        share, which may be one that all rows have; see `bayesnmf.results.leading.leading_components`.
+        share, which may be one that all rows have; see `bayesnmf.results.shares.leading_components`.
         """
-        return leading.leading_components(self, order)
+        return shares.leading_components(self, order)

@@ -1,10 +1,12 @@
-"""The record of a fit: point summaries, posterior, trace and status."""
+"""The record of a fit: point summaries, posterior, trace and status, and what is computed of it once and kept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any, NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -238,3 +240,16 @@ def iterate_means(fit: FitRecord, draws: int, seed: int) -> Iterator[tuple[Array
     sides, of_batches = iterate_draws(fit, draws, seed, shares=True), iterate_factors(fit, draws, seed)
     for (loadings, exposed), factors in zip(sides, of_batches, strict=False):
         yield (loadings, exposed) if factors is None else widened(fit.counts.batch.codes, loadings, exposed, factors)
+
+
+def kept_with_fit[R](of_fit: Callable[[FitRecord], R]) -> Callable[[FitRecord], R]:
+    """Return a function of a fit that computes its result once for each; a fit is never changed."""
+    found: WeakKeyDictionary[FitRecord, R] = WeakKeyDictionary()
+
+    @wraps(of_fit)
+    def once(fit: FitRecord) -> R:
+        if fit not in found:
+            found[fit] = of_fit(fit)
+        return found[fit]
+
+    return once

@@ -9,11 +9,11 @@ from bayesnmf.inference.sampling.draws_on_disk import RunningOnDisk, summarise_c
 from bayesnmf.inference.sampling.running_moments import Entries, Running, Summary, summarise_chains
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.priors.values import attach_scale
+from bayesnmf.results.draws import is_resampled
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.intervals import for_intervals
 from bayesnmf.results.mixing import drawn_beside, judged_rows, mixing_verdict, r_hat_and_ess, worst_figures
 from bayesnmf.results.record import FitRecord
-from bayesnmf.results.resampling import is_resampled
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from bayesnmf.inference.sampling.gibbs import Allocating, sweep
 from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings, given_totals, with_rates_at
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.options.checks import served_options
-from bayesnmf.results.short_chain import r_hat_and_ess
+from bayesnmf.results.intervals import r_hat_and_ess
 
 K, N, M = 3, 18, 12
 PRIORS = {

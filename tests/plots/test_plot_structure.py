@@ -15,7 +15,7 @@ from bayesnmf import plots
 from bayesnmf.plots.samples import in_order
 from bayesnmf.plots.style import OTHERS, colours_of
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.results.leading import leading_of
+from bayesnmf.results.shares import leading_of
 
 pytestmark = quietly
 GROUPS = ["b", "a", "b", "a", "c", "c", "a", "b", "c", "a", "b", "b"]

@@ -78,6 +78,6 @@ def test_counts_of_a_rate_of_zero_are_shared_out_too():
 
 @quietly
 def test_more_than_memory_bears_is_refused(monkeypatch):
-    monkeypatch.setattr("bayesnmf.results.allocations.LIMIT", 100)
+    monkeypatch.setattr("bayesnmf.results.expected.LIMIT", 100)
     with pytest.raises(ValueError, match=r"the allocations would take .* GiB, .* choose some rows with rows="):
         fit().allocations()

@@ -15,8 +15,7 @@ import bayesnmf
 from bayesnmf import Gibbs
 from bayesnmf.inference.alignment import match_components
 from bayesnmf.results.draws import restrict_rows
-from bayesnmf.results.mean_shares import mean_shares
-from bayesnmf.results.unbiased_shares import unbiased_shares
+from bayesnmf.results.mean_shares import mean_shares, unbiased_shares
 
 N, K = 300, 4
 OPTIONS = {

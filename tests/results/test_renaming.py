@@ -47,7 +47,7 @@ def test_tables_and_arviz_have_the_names(named):
     assert projected.component_names.tolist() == NAMES
 
 
-def test_files_keep_the_names_and_files_without_names_stay_readable_by_older_versions(named, tmp_path):
+def test_files_keep_the_names_and_files_without_names_have_none(named, tmp_path):
     import xarray as xr
 
     named.save(tmp_path / "named.nc")
@@ -57,7 +57,7 @@ def test_files_keep_the_names_and_files_without_names_stay_readable_by_older_ver
     bayesnmf.fit(COUNTS, **QUICK).save(tmp_path / "plain.nc")
     for name in ("named", "plain"):
         with xr.open_datatree(tmp_path / f"{name}.nc", engine="h5netcdf") as tree:
-            assert ("component_names" in tree["point"]) == (name == "named")
+            assert ("component_names" in tree["fit"]) == (name == "named")
 
 
 @pytest.fixture(scope="module")

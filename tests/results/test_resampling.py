@@ -5,7 +5,7 @@ import pytest
 
 import bayesnmf
 from bayesnmf import SMC, VI, plots
-from bayesnmf.results.resampling import error_over_runs, runs_of_draws, share_effective
+from bayesnmf.results.draws import error_over_runs, runs_of_draws, share_effective
 from bayesnmf.results.thinning import thin_fit
 
 DRAWN = bayesnmf.simulate("gamma_poisson", (10, 6), 2, totals=60, seed=0)

@@ -9,7 +9,7 @@ import pytest
 from smallfits import fit
 
 from bayesnmf.results.estimates import Draws
-from bayesnmf.results.settled import difference_of_modes, is_settled, shares_of
+from bayesnmf.results.mixing import difference_of_modes, is_settled, shares_of
 
 GOOD = {
     "share_unsettled": 0.01, "r_hat_log_joint": 1.01, "max_r_hat": 1.05, "min_ess": 100, "ess_log_joint": 400,
