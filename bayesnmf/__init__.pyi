@@ -31,7 +31,7 @@ from bayesnmf.data.seeds import Seeds as Seeds
 from bayesnmf.data.simulation import Simulation as Simulation
 from bayesnmf.data.simulation import simulate as simulate
 from bayesnmf.data.suspicions import DataWarning as DataWarning
-from bayesnmf.estimators.lda import BayesLDA as BayesLDA
+from bayesnmf.estimators.nmf import BayesLDA as BayesLDA
 from bayesnmf.estimators.nmf import BayesNMF as BayesNMF
 from bayesnmf.fitting.fit import fit as fit
 from bayesnmf.fitting.fitted import Fit as Fit

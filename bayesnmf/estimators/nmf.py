@@ -1,6 +1,6 @@
-"""The estimator `BayesNMF`, with the interface of scikit-learn.
+"""The estimators `BayesNMF` and `BayesLDA`, with the interface of scikit-learn.
 
-It calls `bayesnmf.fit`, and can stand in pipelines, grid searches and wherever scikit-learn takes a transformer. What
+They call `bayesnmf.fit`, and can stand in pipelines, grid searches and wherever scikit-learn takes a transformer. What
 `transform` returns for a row depends on this row and the components alone, so that ``fit_transform(X)`` is
 ``fit(X).transform(X)``, as scikit-learn asks; the loadings of the fit itself are in ``fit_.loadings``.
 """
@@ -326,3 +326,45 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         tags.input_tags.sparse, tags.input_tags.allow_nan = True, self.missing == "nan"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+class BayesLDA(BayesNMF):
+    """Latent Dirichlet allocation, as a scikit-learn transformer: `BayesNMF` with ``model="dirichlet_poisson"``.
+
+    ``transform`` returns the proportions of the components in each row, and the rows of ``components_`` sum to 1.
+    Parameters and attributes are those of `BayesNMF`.
+
+    See Also
+    --------
+    BayesNMF : for any model.
+    to_topic_model : a fit of any model as a topic model.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> shares = bayesnmf.BayesLDA(2, random_state=0).fit_transform([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]])
+    >>> shares.shape
+    (4, 2)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        method: MethodName = "vi",
+        priors: Priors | None = None,
+        tol: float | None = None,
+        max_iter: int | None = None,
+        restarts: int | None = None,
+        options: Any = None,
+        noise: Any = "poisson",
+        missing: Any = None,
+        seeds: Any = None,
+        formula: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            n_components, model="dirichlet_poisson", method=method, priors=priors, tol=tol, max_iter=max_iter,
+            restarts=restarts, options=options, noise=noise, missing=missing, seeds=seeds, formula=formula,
+            random_state=random_state,
+        )  # fmt: skip

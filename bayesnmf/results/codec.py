@@ -191,9 +191,9 @@ class Decoder:
         if word == "array":
             group, _, name = content.rpartition("/")
             return decode_array(name, self.groups[group].variables[name])
-        return (
-            tuple(self._value(content)) if word == "tuple" else {name: self._value(content[name]) for name in content}
-        )
+        if word == "tuple":
+            return tuple(self._value(content))
+        return {name: self._value(each) for name, each in content.items()}
 
 
 def _parts_of(value: Any, near: Path) -> dict[str, Any]:
