@@ -26,11 +26,10 @@ from bayesnmf.priors.specification import on_simplex
 from bayesnmf.priors.values import component_sums, rows_to_shares
 from bayesnmf.results.cautions import cautions_of, with_label
 from bayesnmf.results.checks import check_comparable, check_reference, check_truth
-from bayesnmf.results.draws import restrict_rows
+from bayesnmf.results.draws import error_over_runs, is_resampled, restrict_rows, runs_of_draws
 from bayesnmf.results.mixing import r_hat_and_ess
 from bayesnmf.results.record import effective_loadings
 from bayesnmf.results.relabelling import relabel
-from bayesnmf.results.resampling import error_over_runs, is_resampled, runs_of_draws
 from bayesnmf.text import Column, or_dash
 from bayesnmf.types import Array
 from bayesnmf.writing import write_text

@@ -28,7 +28,6 @@ from bayesnmf.results.datatree import GIVEN_TOTALS
 from bayesnmf.results.draws import is_resampled, noises_of_draws, restrict_rows, runs_of_draws, share_effective
 from bayesnmf.results.estimates import Draws, take_features
 from bayesnmf.results.record import effective_loadings
-from bayesnmf.results.resampling import is_resampled, runs_of_draws, share_effective
 from bayesnmf.text import number
 from bayesnmf.types import Array
 

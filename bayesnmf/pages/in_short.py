@@ -22,7 +22,6 @@ from bayesnmf.results.cautions import (
     mixing_of,
 )
 from bayesnmf.results.estimates import Intervals
-from bayesnmf.results.intervals import MANY, SOME, cautions_of_intervals, in_percent, kind_of_intervals, share_unmixed
 from bayesnmf.results.intervals import (
     MANY,
     MIXED,

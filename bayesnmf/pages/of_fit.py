@@ -26,12 +26,10 @@ from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.results.cautions import cautions_of, cautions_of_model
 from bayesnmf.results.checks import check_groups
 from bayesnmf.results.describing import noise_in_words
+from bayesnmf.results.draws import is_resampled
 from bayesnmf.results.effects import has_effects_to_show
 from bayesnmf.results.intervals import kind_of_intervals, share_unmixed
 from bayesnmf.results.record import LEARNED
-from bayesnmf.results.resampling import is_resampled
-from bayesnmf.results.draws import is_resampled
-from bayesnmf.results.effects import has_effects_to_show
 from bayesnmf.text import rate
 
 LONGEST = 600  # characters of priors and options

@@ -16,7 +16,7 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.plots import style
 from bayesnmf.plots.checks import check_any_present, check_result
 from bayesnmf.results.checks import check_fit, check_groups
-from bayesnmf.results.leading import leading_of
+from bayesnmf.results.shares import leading_of
 from bayesnmf.results.topic_model import to_topic_model
 from bayesnmf.types import Array
 

@@ -32,10 +32,9 @@ from scipy.sparse import csc_array, csr_array
 import bayesnmf
 from bayesnmf.checks import shown
 from bayesnmf.data.batches import Batches
-from bayesnmf.data.blocks.counts import BlockedCounts, Filling
+from bayesnmf.data.blocks.counts import BlockedCounts, Filling, StoredMatrix
 from bayesnmf.data.blocks.opening import default_scratch
 from bayesnmf.data.blocks.store import ABOUT, Store
-from bayesnmf.data.blocks.stored_matrix import StoredMatrix
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import GroupMask, Mask
 from bayesnmf.data.several import Matrices, SeveralCounts

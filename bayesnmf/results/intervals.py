@@ -30,7 +30,7 @@ from bayesnmf.inference.sampling.gibbs import Chain, Schedule
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.inference.status import BROKEN
-from bayesnmf.priors.abilities import OPTIONAL
+from bayesnmf.priors.distribution import OPTIONAL
 from bayesnmf.priors.pair import Priors, movable_components
 from bayesnmf.priors.specification import PARAMETER, stated_components
 from bayesnmf.priors.values import separate_scale

@@ -30,11 +30,10 @@ import numpy as np
 from scipy.special import expit, log_softmax, logit, softmax
 from scipy.stats import t as student
 
-from bayesnmf.priors.log_linear import climbed
 from bayesnmf.data.checks import check_complete
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.suspicions import warn_of_data
-from bayesnmf.priors.effects import climbed
+from bayesnmf.priors.log_linear import climbed
 from bayesnmf.priors.values import component_sums, rows_to_shares
 from bayesnmf.results.batches import iterate_factors
 from bayesnmf.results.markers import SMALLEST

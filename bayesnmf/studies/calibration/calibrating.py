@@ -41,9 +41,9 @@ from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import check_options
 from bayesnmf.priors import Priors, ScaledProportions
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.results.draws import is_resampled, runs_of_draws, share_effective
 from bayesnmf.results.estimates import Draws, evenly_spaced
 from bayesnmf.results.mixing import r_hat_and_ess
-from bayesnmf.results.resampling import is_resampled, runs_of_draws, share_effective
 from bayesnmf.studies.calibration.checks import (
     check_calibrated_method,
     check_calibration_header,

@@ -47,10 +47,9 @@ from bayesnmf.places import check_folder
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_length_of_dispersion, check_noise, check_one_prior_for_all_rows
 from bayesnmf.priors.specification import EVEN, model_and_rank
-from bayesnmf.results.draws import chains_and_draws, draws_size
+from bayesnmf.results.draws import chains_and_draws, draws_size, is_resampled
 from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT
 from bayesnmf.results.record import LEARNED
-from bayesnmf.results.resampling import is_resampled
 from bayesnmf.results.thinning import STORED_BYTES, components_table, draws_within, loadings_table, thin_fit
 from bayesnmf.studies.comparison.measures import (
     MEASURES,

@@ -36,7 +36,6 @@ from bayesnmf.priors.values import component_sums
 from bayesnmf.results.cautions import cautions_of, mixing_of, with_label
 from bayesnmf.results.draws import is_resampled
 from bayesnmf.results.relabelling import relabel
-from bayesnmf.results.resampling import is_resampled
 from bayesnmf.text import Column, with_last
 
 if TYPE_CHECKING:
