@@ -15,13 +15,13 @@ from bayesnmf.assessment.evidence import log_p_allocation as log_p_allocation
 from bayesnmf.assessment.group_contrasts import group_contrasts as group_contrasts
 from bayesnmf.assessment.leave_one_out import LeaveOneOut as LeaveOneOut
 from bayesnmf.assessment.leave_one_out import loo as loo
+from bayesnmf.assessment.linear_response import LinearResponse as LinearResponse
 from bayesnmf.assessment.linear_response import linear_response as linear_response
 from bayesnmf.assessment.markers import markers as markers
 from bayesnmf.assessment.matching import Match as Match
 from bayesnmf.assessment.matching import match as match
 from bayesnmf.assessment.predictive_checks import PredictiveChecks as PredictiveChecks
 from bayesnmf.assessment.predictive_checks import predictive_checks as predictive_checks
-from bayesnmf.assessment.response_tables import LinearResponse as LinearResponse
 from bayesnmf.data.batches import Batch as Batch
 from bayesnmf.data.blocks.opening import Blocks as Blocks
 from bayesnmf.data.conversion import as_counts as as_counts

@@ -28,7 +28,7 @@ from numba.np.random import distributions
 from numba.np.random.generator_core import next_double, next_uint64
 from numpy.typing import NDArray
 
-from bayesnmf.kernels.cpu import gamma_draws, poisson_draws, sampling, streams
+from bayesnmf.kernels.cpu import draws, sampling
 from bayesnmf.kernels.cpu.compiling import FAST, with_globals
 from benchmarks.data import read
 from benchmarks.limit import seconds_of
@@ -41,7 +41,7 @@ POISSON = [("poisson", (mean,)) for mean in (0.1, 3.0, 30.0, 1e4)]
 DRAWS, BEGUN = 20_000, 1_000  # within one turn that the system gives a thread
 ROWS_A_GENERATOR = 64  # in sweeps
 
-bits, uniform, stream = streams.bits, streams.uniform, streams.stream
+bits, uniform, stream = draws.bits, draws.uniform, draws.stream
 compiled = njit(nogil=True, fastmath=FAST)
 inlined = njit(inline="always")
 
@@ -73,7 +73,7 @@ def _gamma(at_least_one: Any) -> Any:
 _numpy_binomial, _numpy_poisson = distributions.random_binomial, distributions.random_poisson
 LAWS = {  # by way
     "gamma": (
-        _gamma(gamma_draws.gamma_at_least_one),
+        _gamma(draws.gamma_at_least_one),
         inlined(lambda generator, shape: generator.standard_gamma(shape)),
         _gamma(distributions.random_standard_gamma),
     ),
@@ -83,7 +83,7 @@ LAWS = {  # by way
         inlined(lambda state, number, p: _numpy_binomial(state, number, p)),
     ),
     "poisson": (
-        poisson_draws.poisson,
+        draws.poisson,
         inlined(lambda generator, mean: generator.poisson(mean)),
         inlined(lambda state, mean: _numpy_poisson(state, mean)),
     ),

@@ -25,23 +25,20 @@ from bayesnmf.kernels.cpu import (
     allocation,
     clusters,
     decomposition,
+    draws,
     entries,
     factors,
-    gamma_draws,
     likelihood,
     masking,
     mean_field,
     orbits,
-    particles,
     pearson,
-    poisson_draws,
-    presence_draws,
+    presence,
     regression,
     replication,
     sampling,
     settling,
     shared_rates,
-    supports,
     tangent,
     urn,
 )
@@ -110,9 +107,9 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
         return found
 
     def filtered() -> float:
-        crowd = particles.Particles(np.zeros((m, 100, K)), np.full((100, K), 0.3 * m), np.ones(100))
+        crowd = urn.Particles(np.zeros((m, 100, K)), np.full((100, K), 0.3 * m), np.ones(100))
         row = csr_array((np.full(m, 50.0), np.arange(m, dtype=np.int32), np.array([0, m], np.int32)), shape=(1, m))
-        return particles.filter_row(row, 0, city, crowd, seed)
+        return urn.filter_row(row, 0, city, crowd, seed)
 
     def sheared(*factors: Array) -> tuple[Array, ...]:
         t, b = (np.ascontiguousarray(np.swapaxes(each, 1, 2)) for each in factors)
@@ -142,20 +139,20 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
     first, catalogue = tokens[: n // 10], V / V.sum(axis=1, keepdims=True)
     exposed = np.zeros((0, m), bool), np.ones((1, K))
     of_features = np.zeros(m), np.ones(m)
-    model = supports.Model(catalogue, *exposed, np.ones(K), np.zeros(K), supports.POISSON, *of_features)
+    model = presence.Model(catalogue, *exposed, np.ones(K), np.zeros(K), presence.POISSON, *of_features)
 
     def presences() -> tuple[Array, ...]:
         loadings, present = np.array(U[: n // 10]), np.zeros((n // 10, K))
-        presence_draws.draw_presence(first, model, seed, 2, False, loadings, present, 1)
+        presence.draw_presence(first, model, seed, 2, False, loadings, present, 1)
         return loadings, present
 
     def judged() -> tuple[Array, ...]:
         drawn = csc_array(U[: n // 10].reshape(1, -1))
-        return presence_draws.judge_presence(first, model, drawn, catalogue[None, K:], 1)
+        return presence.judge_presence(first, model, drawn, catalogue[None, K:], 1)
 
     return {
         "draw_presence": presences,
-        "refit_presence": lambda: presence_draws.refit_presence(tokens, model, 1),
+        "refit_presence": lambda: presence.refit_presence(tokens, model, 1),
         "judge_presence": judged,
         "expected_allocations (scattered)": lambda: allocation.expected_allocations(X, U, V, **given),
         "expected_allocations (gathered)": lambda: allocation.expected_allocations(X, U, V, transposed=Xt, **given),
@@ -172,8 +169,8 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
         "log_scales": lambda: orbits.log_scales(np.ones(K), np.ones(K), np.ones(K), seed),
         "assign_tokens, reassign_tokens": urns,
         "filter_row": filtered,
-        "gamma_draws": lambda: gamma_draws.gamma_draws(U, seed, **given),
-        "poisson_draws": lambda: poisson_draws.poisson_draws(U, seed),
+        "gamma_draws": lambda: draws.gamma_draws(U, seed, **given),
+        "poisson_draws": lambda: draws.poisson_draws(U, seed),
         "at_entries": lambda: masking.at_entries(X, X, listed=False).data,
         "entry_rates": lambda: likelihood.entry_rates(X, U, V, **given),
         "log_likelihoods (states)": lambda: likelihood.log_likelihoods(few, *states, **given),

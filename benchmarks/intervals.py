@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 import bayesnmf
 from bayesnmf import VI, Dirichlet, Gamma, Gibbs, HierarchicalGamma, Priors, ScaledDirichlet
-from bayesnmf.assessment.response_shapes import SHAPES
+from bayesnmf.assessment.linear_response import SHAPES
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.alignment import match_components
 from bayesnmf.priors.specification import MODELS, on_simplex

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 import bayesnmf
 from bayesnmf import VI, Dirichlet, Fit, Gamma, Gibbs, Priors
-from bayesnmf.assessment.response_shapes import SHAPES
+from bayesnmf.assessment.linear_response import SHAPES
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.alignment import match_components
 from bayesnmf.results.mixing import r_hat_and_ess

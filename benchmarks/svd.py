@@ -30,9 +30,8 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.problem import Problem
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.starts import decomposition
-from bayesnmf.inference.starts.decomposition import POWER_ITERATIONS, Decomposition, decompose
-from bayesnmf.inference.starts.states import flat_problem
+from bayesnmf.inference.starts import states
+from bayesnmf.inference.starts.states import POWER_ITERATIONS, Decomposition, decompose, flat_problem
 from bayesnmf.kernels.cpu.threads import one_blas_thread
 from benchmarks.data import read
 from benchmarks.limit import seconds_of
@@ -101,7 +100,7 @@ def optima(counts: Counts, rank: int, seeds: int, start: str) -> Array:
                 Side(left, left, None, 0.0), np.eye(len(singular)), singular, right, matrix.mean(), rank
             )
 
-        with patch.object(decomposition, "decompose", decomposed), warnings.catch_warnings():
+        with patch.object(states, "decompose", decomposed), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of fits that end before they converge
             return bayesnmf.fit(counts, "poisson", rank, "map", options=MAP(start=start), seed=seed).trace[-1]
 
@@ -111,7 +110,7 @@ def optima(counts: Counts, rank: int, seeds: int, start: str) -> Array:
 def seconds_of_import() -> float:
     """Return how long scikit-learn takes to be imported where our start stands ready."""
     code = (
-        "import time, bayesnmf.inference.starts.decomposition; began = time.perf_counter()\n"
+        "import time, bayesnmf.inference.starts.states; began = time.perf_counter()\n"
         "import sklearn.utils.extmath; print(time.perf_counter() - began)"
     )
     command = [sys.executable, "-W", "ignore", "-c", code]

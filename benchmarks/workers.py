@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.data.blocks.opening import NONZEROS
-from bayesnmf.inference.blocked.engine import SHARDS, shards_of
+from bayesnmf.inference.blocked.passes import SHARDS, shards_of
 from benchmarks.on_disk import write
 
 ITERATIONS, CORES = 8, 8  # of a fit; of a worker in the table

@@ -119,7 +119,7 @@ class Ended(BaseException):
 
 def end_early(counts: Any, options: Any, folder: Path, steps: int) -> None:
     """Run a fit with snapshots at every step, and end it."""
-    left, plain = [steps], slots.KeptSlot.due
+    left, plain = [steps], slots.Slot.due
 
     def due(slot: Any) -> bool:
         left[0] -= 1
@@ -127,13 +127,13 @@ def end_early(counts: Any, options: Any, folder: Path, steps: int) -> None:
             raise Ended
         return plain(slot)
 
-    slots.KeptSlot.due = due  # type: ignore[method-assign]
+    slots.Slot.due = due  # type: ignore[method-assign]
     try:
         fitted(counts, options, Checkpoint(folder, seconds=1e-9))
     except Ended:
         return
     finally:
-        slots.KeptSlot.due = plain  # type: ignore[method-assign]
+        slots.Slot.due = plain  # type: ignore[method-assign]
     raise SystemExit(f"the fit in {folder} had ended too early")
 
 

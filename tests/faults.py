@@ -44,12 +44,12 @@ EQUIVALENT = {
     'swallowed argument: bayesnmf/studies/calibration/calibrating.py:544 `NUTS(start="random", chains=1, warmup=300, '
     "draws=4 * draws)` → `(NUTS(start='random', chains=1, draws=4 * draws))`":
         "300 is the default of NUTS",
-    'swallowed argument: bayesnmf/inference/marginal/best_decomposition.py:196 `np.asarray(scaled, order="C")` → '
+    'swallowed argument: bayesnmf/inference/marginal/allocation_model.py:276 `np.asarray(scaled, order="C")` → '
     "`(np.asarray(scaled))`":
         "how an array lies in memory changes no number",
-    "index: bayesnmf/inference/response/spread.py:230 `self.of_components[0]` → `(self.of_components[1])`":
+    "index: bayesnmf/inference/response/spread.py:371 `self.of_components[0]` → `(self.of_components[1])`":
         "only its shape is asked for, and both have the same",
-    "boundary: bayesnmf/inference/tempering/combining.py:25 `spread_of(logs) <= WIDEST_SPREAD` → "
+    "boundary: bayesnmf/inference/tempering/annealing.py:219 `spread_of(logs) <= WIDEST_SPREAD` → "
     "`(spread_of(logs) < WIDEST_SPREAD)`":
         "a spread of numbers that are drawn is never the limit itself",
 }  # fmt: skip

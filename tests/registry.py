@@ -14,8 +14,8 @@ import pytest
 from suites import mostly_long
 
 from bayesnmf import Dirichlet, Gamma, HierarchicalGamma, Priors, ScaledDirichlet
-from bayesnmf.inference.draw import Draw
 from bayesnmf.inference.problem import State
+from bayesnmf.inference.side import Draw
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.priors.values import joined

@@ -44,7 +44,7 @@ def perturbed(given):
 def perturb_starts():
     """Replace what random starts, starts from the data and given starts are made from."""
     from bayesnmf.fitting import problems
-    from bayesnmf.inference.starts import decomposition, states
+    from bayesnmf.inference.starts import states
 
     def moved(function):
         def changed(*args, **kwargs):
@@ -54,7 +54,7 @@ def perturb_starts():
         return changed
 
     states.shared_out = moved(states.shared_out)
-    decomposition._rows_of = moved(decomposition._rows_of)
+    states._projected_rows = moved(states._projected_rows)
     states.positive_factors = moved(states.positive_factors)  # the components alone
     problems.given_start = moved(problems.given_start)
 

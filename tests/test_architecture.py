@@ -94,7 +94,7 @@ def test_algorithms_do_not_ask_where_counts_lie() -> None:
         "inference.device.placing",
     }
     assert len(asking) <= 10  # lower it with every file fewer
-    assert [name for name in NAMES if name.endswith("on_disk")] == ["inference.sampling.draws_on_disk"]
+    assert not [name for name in NAMES if name.endswith("on_disk")]
 
 
 KINDS = {
@@ -166,9 +166,9 @@ def test_compiled_loops_stand_in_the_kernels_alone() -> None:
     # By nonzeros; whole, by BLAS; on a GPU. Coordinate descent weighs the nonzeros of a row by their means, too;
     # the tangent is the derivative of the step by nonzeros.
     assert found == [
+        "cpu/allocation.py",
         "cpu/dense.py",
-        "cpu/regression_row.py",
-        "cpu/share_block.py",
+        "cpu/regression.py",
         "cpu/tangent.py",
         "gpu/allocation.py",
     ]

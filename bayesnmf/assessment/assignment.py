@@ -305,7 +305,7 @@ def assign(
 
     A component is present in a sample or not: its exposure is 0, or has a Gamma prior whose rate belongs to the sample,
     so that shares are Dirichlet. How often each is present, the shape and the dispersion are learned from all samples.
-    All is sampled (`bayesnmf.kernels.cpu.presence_moves`) by chains that are compared; Ctrl-C returns those that ended,
+    All is sampled (`bayesnmf.kernels.cpu.presence`) by chains that are compared; Ctrl-C returns those that ended,
     or what the first one has kept.
 
     The first chain begins at a refit of each sample, the others with random shares of all components and more noise;

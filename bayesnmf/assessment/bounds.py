@@ -11,8 +11,7 @@ from bayesnmf.assessment.checks import check_draws_of_bound
 from bayesnmf.checks import check_count, check_method
 from bayesnmf.data.probabilities import log_likelihood, log_likelihood_of_shares
 from bayesnmf.fitting.problems import point_or_mean_field
-from bayesnmf.inference.blocked.passes import pass_over_rows
-from bayesnmf.inference.blocked.tasks import Pass
+from bayesnmf.inference.blocked.passes import Pass, pass_over_rows
 from bayesnmf.inference.group_means import sums_of_means
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sides import Where, allocate, objective

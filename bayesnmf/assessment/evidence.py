@@ -27,13 +27,23 @@ from bayesnmf.fitting.job import Job, ProgressReport, check_combination, progres
 from bayesnmf.fitting.known import RANK
 from bayesnmf.fitting.noisy import counts_to_temper, run_with_noise
 from bayesnmf.inference.marginal import allocation_model
-from bayesnmf.inference.marginal.evidence import count_allocations, enumerated_log_evidence, estimated_log_evidence
+from bayesnmf.inference.marginal.allocation_model import (
+    count_allocations,
+    enumerated_log_evidence,
+    estimated_log_evidence,
+)
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.status import ConvergenceWarning
-from bayesnmf.inference.tempering.annealing import descend_ladder
+from bayesnmf.inference.tempering.annealing import (
+    IN_TWENTY,
+    WIDEST_SPREAD,
+    agree,
+    descend_ladder,
+    log_of_mean,
+    spread_of,
+    tempered_runs,
+)
 from bayesnmf.inference.tempering.clusters import tempered_target
-from bayesnmf.inference.tempering.combining import IN_TWENTY, WIDEST_SPREAD, agree, log_of_mean, spread_of
-from bayesnmf.inference.tempering.running import tempered_runs
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.negative_binomial import NegativeBinomial
 from bayesnmf.noise.poisson import POISSON
@@ -318,7 +328,7 @@ def _tempered(job: Job, seed: int | None, truth: Simulation | None) -> Evidence:
     ladder = found.ladder
     if truth is not None:
         rng, show = np.random.default_rng([0 if seed is None else seed, 2]), partial(_report_descent, report, ladder)
-        upper = descend_ladder(target, ladder, (truth.loadings, truth.components), job.options.particles, rng, show)
+        upper = descend_ladder(target, ladder, truth.loadings, truth.components, job.options.particles, rng, show)
     return average("tempered", found.logs.tolist(), job.options.particles, bound, len(ladder) - 1, upper)
 
 

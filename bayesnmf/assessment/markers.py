@@ -20,12 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayesnmf.assessment.checks import check_response_of_markers
-from bayesnmf.assessment.response_quantities import NOT_STRICT, TOO_WIDE, Quantities, warn
-from bayesnmf.assessment.response_shapes import copula_draws
-from bayesnmf.assessment.response_tables import LinearResponse
+from bayesnmf.assessment.linear_response import NOT_STRICT, TOO_WIDE, LinearResponse, Quantities, copula_draws, warn
 from bayesnmf.checks import check_choice, check_count
-from bayesnmf.inference.response.solving import FEW, draw
-from bayesnmf.inference.response.spread import Responses, Weights
+from bayesnmf.inference.response.spread import FEW, Responses, Weights, draw
 from bayesnmf.results.cautions import caution_of_idle, idle_components
 from bayesnmf.results.checks import check_components_to_compare, check_fit
 from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, source_of_intervals

@@ -31,8 +31,8 @@ from scipy.sparse import csr_array
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.dispersed import DispersedCounts
 from bayesnmf.data.unexposed import UnexposedGroups
+from bayesnmf.kernels.cpu.allocation import Spread
 from bayesnmf.kernels.cpu.clusters import sums_of_entries
-from bayesnmf.kernels.cpu.underflow import Spread
 from bayesnmf.noise.abilities import Dispersed
 from bayesnmf.noise.negative_binomial import exposure_of
 from bayesnmf.types import Array

@@ -15,7 +15,7 @@ from bayesnmf.fitting.problems import draws_problem, start_state
 from bayesnmf.inference import alignment
 from bayesnmf.inference.group_means import sums_of_means
 from bayesnmf.inference.problem import State
-from bayesnmf.inference.sampling.draws_on_disk import DrawsOnDisk
+from bayesnmf.inference.sampling.running_moments import DrawsOnDisk
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.options import VI
 from bayesnmf.options.methods import resolve_options

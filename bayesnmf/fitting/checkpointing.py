@@ -38,7 +38,7 @@ from bayesnmf.places import check_folder
 from bayesnmf.results.record import FitRecord
 from bayesnmf.writing import remove, take_lock, write_text
 
-SETTINGS, FORMAT, VERSION = "fit.json", "bayesnmf.checkpoint", 3
+SETTINGS, FORMAT, VERSION = "fit.json", "bayesnmf.checkpoint", 4
 UNFINISHED = re.compile(r"\.(fit|journal|snapshot|rows)-.*[0-9a-f]{8}(\..+)?")  # of a write that was killed
 EACH: ContextVar[Checkpoint | None] = ContextVar("each", default=None)
 

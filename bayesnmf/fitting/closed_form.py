@@ -12,14 +12,13 @@ import numpy as np
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.batch_scales import BatchLearner
-from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Extrapolated, Steps, ascend, plain_steps
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Extrapolated, Steps, ascend, plain_steps, prior_learner
 from bayesnmf.inference.ascent.course import WINDOW, Schedule
 from bayesnmf.inference.ascent.kkt import checked_status, least_gradient
-from bayesnmf.inference.ascent.learning import prior_learner
 from bayesnmf.inference.ascent.minibatch import Batching, minibatch_ascent
 from bayesnmf.inference.ascent.poisson_regression import FLOOR, NEWTON_STEPS, regression_steps
 from bayesnmf.inference.ascent.settled_loadings import settling_steps, with_settled_loadings
-from bayesnmf.inference.blocked.engine import THREADS
+from bayesnmf.inference.blocked.passes import THREADS
 from bayesnmf.inference.device.checks import find_gpus
 from bayesnmf.inference.dispersion import DispersionLearner
 from bayesnmf.inference.problem import Problem, State

@@ -12,7 +12,7 @@ from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import ascend
 from bayesnmf.inference.ascent.course import Schedule
-from bayesnmf.inference.marginal.best_decomposition import (
+from bayesnmf.inference.marginal.allocation_model import (
     AllocationModel,
     Decomposition,
     best_decomposition,

@@ -19,13 +19,18 @@ from bayesnmf.fitting.closed_form import limit_threads
 from bayesnmf.fitting.job import LARGEST_DRAWS, Job
 from bayesnmf.fitting.keeping import THINNED, keeps_moments, size_of_draws
 from bayesnmf.fitting.problems import draws_problem
-from bayesnmf.inference.ascent.course import Progress, next_slot
+from bayesnmf.inference.ascent.course import Progress
+from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.problem import State
-from bayesnmf.inference.sampling.collapsed_gibbs import collapsed_gibbs_chain
-from bayesnmf.inference.sampling.draws_on_disk import DrawsOnDisk, RunningOnDisk
-from bayesnmf.inference.sampling.entry_sweeps import marginal_gibbs_chain
-from bayesnmf.inference.sampling.gibbs import Chain, Schedule, choose_chains, gibbs_chain
-from bayesnmf.inference.sampling.running_moments import Running
+from bayesnmf.inference.sampling.gibbs import (
+    Chain,
+    Schedule,
+    choose_chains,
+    collapsed_gibbs_chain,
+    gibbs_chain,
+    marginal_gibbs_chain,
+)
+from bayesnmf.inference.sampling.running_moments import DrawsOnDisk, Running, RunningOnDisk
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options import Gibbs

@@ -7,7 +7,7 @@ sampled
     Draws of one short chain of marginal Gibbs sampling from the fit (`bayesnmf.results.intervals`): 50 sweeps of
     warm-up and 250 draws. They describe the posterior around the mode of the fit.
 response
-    Draws of linear response (`bayesnmf.assessment.response_draws`), which corrects widths, not the location of q.
+    Draws of linear response (`bayesnmf.assessment.linear_response`), which corrects widths, not the location of q.
 bootstrap
     Estimates of 100 replicates of the counts, drawn from the fit and fitted as it was, by map, vi and bld
     (`bayesnmf.assessment.bootstrap`). They describe how the estimate varies from counts to counts, with its bias, not a
@@ -53,7 +53,7 @@ from bayesnmf.results.record import FitRecord
 
 NEEDED = {"sampled": "entries", "response": "response"}  # optional parts of the families of priors
 MAKERS = {  # imported when the first draws are made
-    "response": ("bayesnmf.assessment.response_draws", "draws_of_response"),
+    "response": ("bayesnmf.assessment.linear_response", "draws_of_response"),
     "bootstrap": ("bayesnmf.assessment.bootstrap", "draws_of_bootstrap"),
 }
 BOOTSTRAP, REPLICATES = "bootstrap", 100

@@ -23,8 +23,7 @@ from bayesnmf.fitting.numpyro_bridge import (
 )
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
-from bayesnmf.inference.sampling.nuts import run_nuts, unconstrain
-from bayesnmf.inference.sampling.svi import run_svi
+from bayesnmf.inference.sampling.nuts_and_svi import run_nuts, run_svi, unconstrain
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.noise.abilities import Distributed, distribution_of
 from bayesnmf.noise.poisson import POISSON

@@ -14,9 +14,8 @@ from bayesnmf.fitting.checks import (
     check_start_distribution,
     check_start_factor,
 )
-from bayesnmf.inference.draw import Draw
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.side import MeanField, Mode, Summary
+from bayesnmf.inference.side import Draw, MeanField, Mode, Summary
 from bayesnmf.inference.starts.states import Given, given_state, state_from_word
 from bayesnmf.options import BLD, MAP, SMC, VI, Options, Start
 from bayesnmf.options.methods import basis_of_mode

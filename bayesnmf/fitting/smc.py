@@ -14,10 +14,8 @@ from bayesnmf.inference.problem import State
 from bayesnmf.inference.sampling.clusters import log_likelihood_at
 from bayesnmf.inference.sides import objective
 from bayesnmf.inference.status import INTERRUPTED, Status
-from bayesnmf.inference.tempering.annealing import Run, systematic
+from bayesnmf.inference.tempering.annealing import Run, agree, log_of_mean, spread_of, systematic, tempered_runs
 from bayesnmf.inference.tempering.clusters import tempered_target
-from bayesnmf.inference.tempering.combining import agree, log_of_mean, spread_of
-from bayesnmf.inference.tempering.running import tempered_runs
 from bayesnmf.inference.tempering.target import Target
 from bayesnmf.noise.abilities import DISPERSION
 from bayesnmf.priors.values import stack_values

@@ -37,8 +37,13 @@ from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.fitting.projection import MAX_ITER, TOL
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
 from bayesnmf.inference.ascent.minibatch import RunningComponents, step_on_batch
-from bayesnmf.inference.ascent.settled_loadings import FINAL_ITER, FINAL_TOL, even_loadings
-from bayesnmf.inference.ascent.single_rows import rows_to_change, settle_blocks
+from bayesnmf.inference.ascent.settled_loadings import (
+    FINAL_ITER,
+    FINAL_TOL,
+    even_loadings,
+    rows_to_change,
+    settle_blocks,
+)
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side

@@ -16,11 +16,17 @@ from bayesnmf.fitting.gibbs import chains_at_once, fit_gibbs, run_side_by_side, 
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.keeping import draws_to_keep
 from bayesnmf.fitting.problems import draws_problem
-from bayesnmf.inference.ascent.course import next_slot
+from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.problem import State
-from bayesnmf.inference.sampling.collapsed_gibbs import Reassigning
-from bayesnmf.inference.sampling.entry_sweeps import Entries
-from bayesnmf.inference.sampling.gibbs import Allocating, Chain, Recording, Schedule, choose_chains
+from bayesnmf.inference.sampling.gibbs import (
+    Allocating,
+    Chain,
+    Entries,
+    Reassigning,
+    Recording,
+    Schedule,
+    choose_chains,
+)
 from bayesnmf.inference.status import BROKEN, Status
 from bayesnmf.options import Gibbs
 from bayesnmf.priors.values import stack_values

@@ -20,11 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.inference.draw import Draw
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.side import MeanField, Side, Summary, empty_side
-from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
-from bayesnmf.kernels.cpu.poisson_draws import poisson_draws
+from bayesnmf.inference.side import Draw, MeanField, Side, Summary, empty_side
+from bayesnmf.kernels.cpu.draws import gamma_draws, poisson_draws
 from bayesnmf.priors import Distribution
 from bayesnmf.types import Array
 

@@ -4,13 +4,13 @@ The algorithms differ only in how they use the conditional of a side::
 
     EM, multiplicative updates, MAP     its mode: `Mode`
     variational inference               the conditional itself: `MeanField`
-    Gibbs                               a draw from it: `bayesnmf.inference.draw.Draw`
+    Gibbs                               a draw from it: `Draw`
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -295,3 +295,38 @@ def side_like(like: Side, prior: Distribution, summary: Any, parameters: list[Ar
         named = dict(zip(like.conditional.parameters, parameters, strict=True))
         found = summary.of(prior, like.conditional.with_parameters(named))
     return found
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Summary by a draw from `rng`, which does not depend on `threads` (None chooses the fastest number).
+
+    With `first`, rows from row `first` on are drawn, as they are in a draw of all rows.
+    """
+
+    rng: np.random.Generator
+    threads: int | None = 1
+    first: int | None = None
+
+    basis = None
+
+    def summarise(
+        self, prior: Distribution, total: Array, exposure: Array, previous: Side | None, *, reuse: bool = False
+    ) -> Side:
+        """Return a draw from the conditional; parameters that entries share are drawn first, given the entries."""
+        given = prior if previous is None else prior.drawn(previous.matrix, self.rng, self.first or 0)
+        return self.of(prior, given.conditional(total, exposure, reuse=reuse))
+
+    def of(self, prior: Distribution, conditional: Any) -> Side:
+        """Return a draw from a given distribution."""
+        if self.first is None:
+            return self.at(prior, conditional.draw(self.rng, threads=self.threads))
+        return self.at(prior, conditional.draw_rows(self.rng, self.first, self.threads))
+
+    def at(self, prior: Distribution, value: Any) -> Side:
+        """Return the side of a given value."""
+        return side_of_value(value, prior.log_density(value))
+
+    def on_rows(self, first: int, beside: bool) -> Draw:
+        """Return the same summary for some rows, with random numbers from the same place, which stays as it is."""
+        return Draw(deepcopy(self.rng), 1 if beside else self.threads, first)

@@ -23,10 +23,9 @@ from bayesnmf.inference.missing import (
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import rated_problem
 from bayesnmf.inference.side import Side, Summary, empty_side
-from bayesnmf.kernels.cpu.allocation import Sides, Totals, expected_allocations, gathers_columns
+from bayesnmf.kernels.cpu.allocation import Sides, Spread, Totals, expected_allocations, gathers_columns
 from bayesnmf.kernels.cpu.dense import dense_allocations, is_dense
 from bayesnmf.kernels.cpu.factors import largest_imbalance
-from bayesnmf.kernels.cpu.underflow import Spread
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.values import on_host, separate_scale
 from bayesnmf.types import Array
@@ -56,8 +55,7 @@ def allocate_at_means(counts: Counts, loadings: Array, components: Array, thread
 
 def _allocate_on_device(entries: Any, loadings: Any, components: Any, sides: Sides) -> Totals:
     """Return the totals of an allocation step on the devices that hold the counts."""
-    from bayesnmf.kernels.gpu.allocation import Entries, compiled_allocations
-    from bayesnmf.kernels.gpu.sharding import compiled_on_shards
+    from bayesnmf.kernels.gpu.allocation import Entries, compiled_allocations, compiled_on_shards
 
     allocations = compiled_allocations if isinstance(entries, Entries) else compiled_on_shards
     return allocations(entries, loadings, components, sides=sides)

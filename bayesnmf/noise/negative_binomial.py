@@ -296,7 +296,7 @@ class NegativeBinomial(WithRates):
 
     def drawn_rates(self, x: Array, means: Array, s: Array, seed: int, first: int) -> Array:
         """Draw from Gamma(x + 1/α, λ + 1/α)."""
-        from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
+        from bayesnmf.kernels.cpu.draws import gamma_draws
 
         return np.asarray(gamma_draws(x + 1 / s, seed, 1, first_row=first) / (means + 1 / s))
 

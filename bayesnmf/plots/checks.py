@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.assessment.linear_response import LinearResponse
 from bayesnmf.assessment.matching import Match
-from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.checks import check_choice, check_count, check_method, shown
 from bayesnmf.data.checks import same_counts
 from bayesnmf.data.mutations import read_types

@@ -144,7 +144,7 @@ class Dirichlet(Distribution, Every):
         return self._drawn(rng, (), threads, first)
 
     def _drawn(self, rng: np.random.Generator, draws: tuple[int, ...], threads: int | None, first: int) -> Array:
-        from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
+        from bayesnmf.kernels.cpu.draws import gamma_draws
 
         alpha, seed = np.asarray(self.concentration), draw_seed(rng)
         full = broadcast_to_size(alpha, draws + alpha.shape)

@@ -162,7 +162,7 @@ class Gamma(Distribution, Every):
         return self._drawn(rng, (), threads, first)
 
     def _drawn(self, rng: np.random.Generator, draws: tuple[int, ...], threads: int | None, first: int) -> Array:
-        from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
+        from bayesnmf.kernels.cpu.draws import gamma_draws
 
         shape, rate = np.asarray(self.shape), np.asarray(self.rate)
         full = broadcast_to_size(shape, draws + np.broadcast_shapes(shape.shape, rate.shape))

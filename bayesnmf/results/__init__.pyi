@@ -3,9 +3,9 @@
 from bayesnmf.assessment.agreement import Agreement as Agreement
 from bayesnmf.assessment.assignment import Assignment as Assignment
 from bayesnmf.assessment.leave_one_out import LeaveOneOut as LeaveOneOut
+from bayesnmf.assessment.linear_response import LinearResponse as LinearResponse
 from bayesnmf.assessment.matching import Match as Match
 from bayesnmf.assessment.predictive_checks import PredictiveChecks as PredictiveChecks
-from bayesnmf.assessment.response_tables import LinearResponse as LinearResponse
 from bayesnmf.data.counts import Counts as Counts
 from bayesnmf.data.simulation import Simulation as Simulation
 from bayesnmf.data.suspicions import DataWarning as DataWarning

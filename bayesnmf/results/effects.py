@@ -10,7 +10,7 @@ sampled
     of a fit by vi with draws beside q (`Fit.with_intervals`): effects are drawn given each draw of the loadings.
 Laplace
     of a fit by vi without such draws, and by map: a normal distribution about the learned effects, whose curvature
-    allows for what is not known of the loadings (`bayesnmf.inference.response.effects`), but not for a location of the
+    allows for what is not known of the loadings (`bayesnmf.inference.response.spread`), but not for a location of the
     components that is off. Where components share features it is too narrow: docs/covariates.md has how much. Fits with
     a bootstrap have these intervals, too: its replicates are of the same rows, whose variation effects are judged by.
 """
@@ -28,7 +28,7 @@ from bayesnmf.data.covariates.coding import Coding
 from bayesnmf.data.covariates.design import design_of, names_of_rows
 from bayesnmf.data.several import check_of_all
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.response.effects import information_of_effects
+from bayesnmf.inference.response.spread import information_of_effects
 from bayesnmf.inference.sampling.effects import EffectDraws
 from bayesnmf.inference.side import MeanField, Mode
 from bayesnmf.inference.sides import allocate, conditional_of

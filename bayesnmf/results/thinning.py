@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bayesnmf.inference.sampling.draws_on_disk import RunningOnDisk, summarise_chains_on_disk
-from bayesnmf.inference.sampling.running_moments import Entries, Running, Summary, summarise_chains
+from bayesnmf.inference.sampling.running_moments import (
+    Entries,
+    Running,
+    RunningOnDisk,
+    Summary,
+    summarise_chains,
+    summarise_chains_on_disk,
+)
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.priors.values import attach_scale
 from bayesnmf.results.draws import is_resampled

@@ -20,7 +20,7 @@ from bayesnmf.fitting.problems import draws_problem, point_or_mean_field, start_
 from bayesnmf.inference.ascent.coordinate_ascent import ascend
 from bayesnmf.inference.ascent.course import Progress
 from bayesnmf.inference.ascent.minibatch import RunningComponents, step_on_batch
-from bayesnmf.inference.ascent.single_rows import put_rows, rows_of_problem
+from bayesnmf.inference.ascent.settled_loadings import put_rows, rows_of_problem
 from bayesnmf.inference.marginal.allocation_model import urn_of
 from bayesnmf.inference.problem import State
 from bayesnmf.inference.sampling.gibbs import Schedule, gibbs_chain

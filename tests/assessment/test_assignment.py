@@ -26,8 +26,15 @@ from bayesnmf.inference.sampling.presence import (
     judge,
     quantiles_of_stored,
 )
-from bayesnmf.kernels.cpu.presence_draws import draw_presence, judge_presence, refit_presence
-from bayesnmf.kernels.cpu.supports import LINEAR, POISSON, QUADRATIC, Model
+from bayesnmf.kernels.cpu.presence import (
+    LINEAR,
+    POISSON,
+    QUADRATIC,
+    Model,
+    draw_presence,
+    judge_presence,
+    refit_presence,
+)
 from bayesnmf.kernels.cpu.threads import even_bounds
 from bayesnmf.noise.negative_binomial import NegativeBinomial
 from bayesnmf.noise.poisson import POISSON as POISSON_NOISE
@@ -464,7 +471,7 @@ def test_components_are_drawn_from_their_conditional(noise, missing, strength):
             counts = rng.poisson(rng.gamma(size) * odds)
         if missing:
             counts[hidden] = 0
-        draw_components((counts.astype(float), hidden), loadings, components, concentration, (kind, s), rng)
+        draw_components(counts.astype(float), hidden, loadings, components, concentration, kind, s, rng)
         after.append(components[1:])
     one, two = (np.reshape(each, (rounds, 8)) for each in (before, after))
     asked = [np.hstack([each, each**2, each[:, :4] * each[:, 4:]]) for each in (one, two)]
@@ -684,9 +691,9 @@ PROGRAM = """
 import os, signal, sys
 import numpy as np
 import bayesnmf
-from bayesnmf.inference.checkpoints.slots import KeptSlot
+from bayesnmf.inference.checkpoints.slots import Slot
 
-times, save = int(sys.argv[2]), KeptSlot.save
+times, save = int(sys.argv[2]), Slot.save
 
 def killing(slot, thing):
     global times
@@ -695,7 +702,7 @@ def killing(slot, thing):
     if not times:
         os.kill(os.getpid(), getattr(signal, sys.argv[3]))
 
-KeptSlot.save = killing
+Slot.save = killing
 data = np.load("data.npz")
 bayesnmf.assign(data["counts"], data["known"], noise="nb2", extra=1, drift="learned", draws=12, warmup=6, seed=3,
                 checkpoint=bayesnmf.Checkpoint("run", seconds=1e-9)).save(sys.argv[1])

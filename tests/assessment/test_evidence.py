@@ -20,8 +20,8 @@ from bayesnmf import Dirichlet, Gamma, Priors, ScaledDirichlet, log_evidence, lo
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.inference import side_by_side
 from bayesnmf.inference.marginal.allocation_model import urn_of
-from bayesnmf.kernels.cpu import particles as particles_module
-from bayesnmf.kernels.cpu.particles import Particles, filter_row, systematic_offspring
+from bayesnmf.kernels.cpu import urn as urn_module
+from bayesnmf.kernels.cpu.urn import Particles, filter_row, systematic_offspring
 from bayesnmf.priors import matrix
 
 GOLDEN = reference.load(Path(__file__).parents[1] / "golden" / "closed_forms.json")
@@ -296,7 +296,7 @@ def test_an_interrupted_estimate_keeps_the_finished_runs(monkeypatch):
 def test_pieces_of_a_pass_estimate_what_the_whole_pass_does(tokens_at_once, monkeypatch):
     asked = {"rank": 2, "priors": CASES["gamma_poisson"], "particles": 20, "runs": 2, "seed": 0}
     whole = log_evidence(COUNTS, **asked)
-    monkeypatch.setattr(particles_module, "tokens_at_once", lambda _: tokens_at_once)
+    monkeypatch.setattr(urn_module, "tokens_at_once", lambda _: tokens_at_once)
     np.testing.assert_allclose(log_evidence(COUNTS, **asked).estimates, whole.estimates, rtol=1e-14)
 
 

@@ -16,16 +16,16 @@ from scipy import sparse
 from suites import mostly_long
 
 import bayesnmf
-import bayesnmf.inference.sampling.nuts
+import bayesnmf.inference.sampling.nuts_and_svi
 from bayesnmf import MAP, NUTS, VI, Dirichlet, Gibbs, Priors
 from bayesnmf.fitting import chains, gibbs
 from bayesnmf.inference import side_by_side as module
-from bayesnmf.inference.marginal import evidence
+from bayesnmf.inference.marginal import allocation_model
+from bayesnmf.inference.sampling.nuts_and_svi import next_length, run_steps
 from bayesnmf.inference.status import ConvergenceWarning
-from bayesnmf.inference.strides import next_length, run_steps
 from bayesnmf.kernels.cpu import settling, urn
-from bayesnmf.kernels.cpu.particles import filter_row
 from bayesnmf.kernels.cpu.settling import settled_totals
+from bayesnmf.kernels.cpu.urn import filter_row
 from bayesnmf.results import mixing
 
 COUNTS = np.random.default_rng(0).poisson(3.0, (6, 5))
@@ -139,7 +139,7 @@ def test_any_exception_ends_the_loop_of_nuts(place):
     stop = threading.Event()
     progress = progress if place == "signal" else failing
     with raising(TimeoutError("too long")), pytest.raises(TimeoutError):
-        bayesnmf.inference.sampling.nuts.run_threads(step, [None, None], 100_000, stop, progress)
+        bayesnmf.inference.sampling.nuts_and_svi.run_threads(step, [None, None], 100_000, stop, progress)
     assert stop.is_set()
     assert len(seen) < 10_000  # of twenty thousand
     assert threads_end()
@@ -169,7 +169,7 @@ def test_a_long_pass_of_the_evidence_is_left(monkeypatch):
         return filter_row(*given[:-1], heed)
 
     monkeypatch.setattr(urn, "PIECE", 2**12)
-    monkeypatch.setattr(evidence, "filter_row", filtered)
+    monkeypatch.setattr(allocation_model, "filter_row", filtered)
     with pytest.raises(KeyboardInterrupt):
         bayesnmf.log_evidence([[10_000_000, 1]], rank=2, method="tokens", particles=2, runs=1)
     assert len(heard) < 20_000
@@ -402,7 +402,7 @@ def test_a_label_of_exchanges_fits_in_80_columns():
 
 
 def test_kept_strides_hold_no_more_than_their_steps():
-    found = bayesnmf.inference.sampling.nuts.run_threads(
+    found = bayesnmf.inference.sampling.nuts_and_svi.run_threads(
         lambda state, length: (state, {"site": np.arange(10.0)}), [None], 3, threading.Event(), lambda _: None
     )
     assert [part["site"].size for part in found[0]] == [1, 2]

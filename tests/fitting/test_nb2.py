@@ -1,7 +1,7 @@
 """Negative binomial noise of quadratic variance: objectives against SciPy, posteriors against integrals and priors."""
 
-from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,11 +17,11 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.missing import with_missing
 from bayesnmf.data.powered import working_counts
 from bayesnmf.fitting.problems import draws_problem, point_or_mean_field
+from bayesnmf.inference.checkpoints.exact import from_bytes, recall, to_bytes
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.sampling import gibbs
 from bayesnmf.inference.sampling.clusters import DispersionDraws
-from bayesnmf.inference.sampling.entry_sweeps import Entries
-from bayesnmf.inference.sampling.gibbs import Allocating, sweep
+from bayesnmf.inference.sampling.gibbs import Allocating, Entries, sweep
 from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings, given_totals, with_rates_at
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.options.checks import served_options
@@ -313,10 +313,10 @@ def test_chains_go_on_from_their_memory_to_the_bit(model, sweeps):
         running = sweeps(problem, state, problem.loadings_summary.rng, 1)
         for number in range(9):
             if number == 5 and memory:
-                kept = deepcopy(running.memory)
+                kept = to_bytes(running, None, str)
                 problem, state = state_at(model, "gibbs", True)
                 running = sweeps(problem, state, problem.loadings_summary.rng, 1)
-                running.memory = kept
+                recall(running, from_bytes(kept, None, Path))
             found.append(running(True)[0])
     for one, two in zip(whole, part, strict=True):
         np.testing.assert_array_equal(one.loadings.matrix, two.loadings.matrix)

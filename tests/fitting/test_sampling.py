@@ -18,9 +18,9 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.nuts_and_svi import log_joints
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference import alignment
-from bayesnmf.inference.draw import Draw
 from bayesnmf.inference.problem import State
 from bayesnmf.inference.sampling.gibbs import sweep
+from bayesnmf.inference.side import Draw
 from bayesnmf.inference.sides import objective, update_components, update_loadings
 from bayesnmf.kernels.cpu.allocation import expected_allocations
 from bayesnmf.kernels.cpu.sampling import sampled_allocations
@@ -255,7 +255,9 @@ def test_gibbs_and_nuts_agree_on_rates_and_log_joint(name):
 @pytest.mark.long
 def test_nuts_works_after_arviz_was_imported():
     """ArviZ puts a lazy stand-in for NumPyro among the modules, which an import of a part of it tears."""
-    code = "import arviz_base, bayesnmf.inference.sampling.nuts, numpyro; numpyro.distributions.distribution.Unit"
+    code = (
+        "import arviz_base, bayesnmf.inference.sampling.nuts_and_svi, numpyro; numpyro.distributions.distribution.Unit"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -11,7 +11,7 @@ from smallfits import plain_bounds
 import bayesnmf
 from bayesnmf import SMC, ConvergenceWarning, Dirichlet, Gamma, Gibbs, Priors
 from bayesnmf.fitting import smc
-from bayesnmf.inference.tempering import running
+from bayesnmf.inference.tempering import annealing
 from bayesnmf.inference.tempering.annealing import Run
 from bayesnmf.results.cautions import cautions_of
 
@@ -121,7 +121,7 @@ def test_draws_are_resampled_by_the_evidence_of_their_runs(monkeypatch):
     counted = np.bincount(ordinary.statistics["run"].astype(int).ravel(), minlength=4)
     assert np.all(np.abs(counted - 32 * shares) <= 1)
     assert np.all(np.diff(ordinary.statistics["run"].ravel()) >= 0)
-    climb = running.climb_ladder
+    climb = annealing.climb_ladder
     made = []
 
     def raised(*arguments):
@@ -130,7 +130,7 @@ def test_draws_are_resampled_by_the_evidence_of_their_runs(monkeypatch):
         run.log_estimate += 40.0 * (len(made) == 1)
         return run
 
-    monkeypatch.setattr(running, "climb_ladder", raised)
+    monkeypatch.setattr(annealing, "climb_ladder", raised)
     one = fit_of(options=SMC(runs=4, particles=8, efficiency=0.9, threads=1))
     assert len(np.unique(one.statistics["run"])) == 1
     assert one.diagnostics["effective_runs"] == pytest.approx(1.0)

@@ -15,7 +15,7 @@ import bayesnmf
 from bayesnmf import VI, Dirichlet, Gamma, MinibatchVI, NegativeBinomial, Priors, Quasi
 from bayesnmf.assessment.bounds import state_of_fit
 from bayesnmf.estimators.nmf import seed_of
-from bayesnmf.inference.ascent.single_rows import BLOCK_ROWS
+from bayesnmf.inference.ascent.settled_loadings import BLOCK_ROWS
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
 
 RANK, M = 3, 40

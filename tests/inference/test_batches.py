@@ -17,8 +17,7 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.mask import GroupMask, Mask, as_pattern
 from bayesnmf.data.unexposed import UnexposedGroups, missing_in_groups
 from bayesnmf.fitting.problems import draws_problem
-from bayesnmf.inference.sampling.entry_sweeps import Entries
-from bayesnmf.inference.sampling.gibbs import Allocating
+from bayesnmf.inference.sampling.gibbs import Allocating, Entries
 from bayesnmf.inference.sampling.marginal_gibbs import state_of
 from bayesnmf.inference.starts.states import given_state
 

@@ -14,13 +14,13 @@ import bayesnmf
 from bayesnmf import BLD, Dirichlet, Priors, ScaledDirichlet, Start
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.decomposition import start_method
-from bayesnmf.inference.marginal import best_decomposition as algorithm
-from bayesnmf.inference.marginal.allocation_model import log_p_allocation
-from bayesnmf.inference.marginal.best_decomposition import (
+from bayesnmf.inference.marginal import allocation_model as algorithm
+from bayesnmf.inference.marginal.allocation_model import (
     AllocationModel,
     best_decomposition,
     canonical_multipliers,
     evaluate_multipliers,
+    log_p_allocation,
 )
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.decomposition import log_gamma_and_digamma

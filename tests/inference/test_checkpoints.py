@@ -19,10 +19,9 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import MAP, SMC, VI, Checkpoint, Dirichlet, Gamma, Gibbs, Priors
 from bayesnmf.fitting.checkpointing import keep_each_fit
-from bayesnmf.inference.ascent import course
 from bayesnmf.inference.checkpoints import keeper, slots
 from bayesnmf.inference.checkpoints.exact import from_bytes, to_bytes
-from bayesnmf.inference.checkpoints.files import read_pieces, write_pieces
+from bayesnmf.inference.checkpoints.keeper import read_pieces, write_pieces
 from bayesnmf.kernels.cpu.factors import is_padded, padded_copy
 
 pytestmark = [
@@ -103,7 +102,7 @@ def parts(fit, name):
 def killed_after(steps, monkeypatch, case, folder, counts=X):
     """Run a fit that writes a snapshot at every step; end it at a step. Return whether it was ended."""
     left = [steps]
-    plain = slots.KeptSlot.due
+    plain = slots.Slot.due
 
     def due(slot):
         left[0] -= 1
@@ -112,7 +111,7 @@ def killed_after(steps, monkeypatch, case, folder, counts=X):
         return plain(slot)
 
     with monkeypatch.context() as patch:
-        patch.setattr(slots.KeptSlot, "due", due)
+        patch.setattr(slots.Slot, "due", due)
         patch.setattr(slots.Keeper, "flush", lambda keeper: None if left[0] < 0 else flush(keeper))
         try:
             run(case, Checkpoint(folder, seconds=1e-9), counts)
@@ -198,8 +197,8 @@ def test_fits_on_a_device_go_on(case, monkeypatch, tmp_path):
 def test_no_step_is_made_twice(case, monkeypatch, tmp_path):
     """Together, the calls make as many steps as one call, plus the one during which each was ended."""
     steps = []
-    plain = course.NoSlot.due
-    monkeypatch.setattr(course.NoSlot, "due", lambda slot: steps.append(0) or plain(slot))
+    plain = slots.Slot.due
+    monkeypatch.setattr(slots.Slot, "due", lambda slot: steps.append(0) or plain(slot))
     run(case)
     needed = len(steps)
     assert needed >= 5
@@ -359,10 +358,10 @@ def test_seconds_are_those_of_all_calls_together(monkeypatch, tmp_path):
         for piece in range(10):
             now[0] += 1
             kept.put(f"{call}/{piece}", b"", set())
-            slots.KeptSlot(kept, "loop", None).snapshot()
-        slot = slots.KeptSlot(kept, f"loop {call}", None)
+            slots.Slot(kept, "loop", None).snapshot()
+        slot = slots.Slot(kept, f"loop {call}", None)
         slot.save(1)
-        assert slots.KeptSlot(kept, f"loop {call}", None).snapshot() == 1
+        assert slots.Slot(kept, f"loop {call}", None).snapshot() == 1
         assert kept.about(set())["seconds"] == 10.0 * (call + 1)
         now[0] += 500  # until the next call
 
@@ -425,7 +424,7 @@ def test_no_folder_elsewhere_is_removed(tmp_path):
         for generation in (0, 1):
             path = tmp_path / "run" / f"snapshot-loop.{generation}"
             write_pieces(path, {"loop": to_bytes(3, None, str)}, {**about, "generation": generation})
-        slot = slots.KeptSlot(keeper.Keeper(tmp_path / "run", 1.0, "fit"), "loop", None)
+        slot = slots.Slot(keeper.Keeper(tmp_path / "run", 1.0, "fit"), "loop", None)
         assert slot.snapshot() is None
         slot.save(1)
         slot.save(2)
@@ -442,8 +441,8 @@ def test_damaged_settings_and_older_folders_are_refused(tmp_path):
     for seed in (None, 5, 6):
         with pytest.raises(ValueError, match=r"the settings in .*run are damaged"):
             bayesnmf.fit(X, "gamma_poisson", 3, "map", seed=seed, options=CASES["em"][2], checkpoint=tmp_path / "run")
-    path.write_text(text.replace('"format_version": 3', '"format_version": 1'))
-    with pytest.raises(ValueError, match=r"must be of format 3.*has format 1; end that fit with the version that"):
+    path.write_text(text.replace('"format_version": 4', '"format_version": 1'))
+    with pytest.raises(ValueError, match=r"must be of format 4.*has format 1; end that fit with the version that"):
         run("em", tmp_path / "run")
 
 

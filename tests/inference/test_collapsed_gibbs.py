@@ -13,8 +13,7 @@ from bayesnmf.fitting import job
 from bayesnmf.fitting.problems import draws_problem, start_state
 from bayesnmf.inference.marginal.allocation_model import log_p_allocation, urn_of
 from bayesnmf.inference.problem import State
-from bayesnmf.inference.sampling.collapsed_gibbs import collapsed_gibbs_chain
-from bayesnmf.inference.sampling.gibbs import Schedule
+from bayesnmf.inference.sampling.gibbs import Schedule, collapsed_gibbs_chain
 from bayesnmf.inference.sides import objective
 from bayesnmf.kernels.cpu import urn as urn_module
 from bayesnmf.kernels.cpu.allocation import expected_allocations

@@ -11,7 +11,7 @@ from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import MAP, Blocks, Checkpoint, Gibbs, NegativeBinomial
-from bayesnmf.inference.blocked import engine
+from bayesnmf.inference.blocked import passes
 from bayesnmf.inference.checkpoints import slots
 
 distributed = pytest.importorskip("distributed", reason="needs bayesnmf[dask]")
@@ -66,7 +66,7 @@ def fitted(blocks, method="vi"):
 
 def alone(monkeypatch, blocks, method="vi"):
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "active_client", lambda: None)
+        patch.setattr(passes, "active_client", lambda: None)
         return fitted(blocks, method)
 
 
@@ -78,8 +78,8 @@ def same(one, two):
 @pytest.mark.parametrize("method", mostly_long(OPTIONS, (2, 3, 4)))
 def test_workers_make_the_numbers_of_this_process(client, blocks, monkeypatch, method):
     seen = []
-    plain = engine.active_client
-    monkeypatch.setattr(engine, "active_client", lambda: seen.append(plain()) or seen[-1])
+    plain = passes.active_client
+    monkeypatch.setattr(passes, "active_client", lambda: seen.append(plain()) or seen[-1])
     there = fitted(blocks, method)
     assert seen[0] is client
     same(there, alone(monkeypatch, blocks, method))
@@ -87,7 +87,7 @@ def test_workers_make_the_numbers_of_this_process(client, blocks, monkeypatch, m
 
 def _die_once(flag, number):
     """On a worker: end the process the next time that this block runs, unless the flag is there."""
-    from bayesnmf.inference.blocked.tasks import RowTask
+    from bayesnmf.inference.blocked.passes import RowTask
 
     plain = RowTask.run
 
@@ -133,7 +133,7 @@ def test_what_is_lost_with_a_worker_is_submitted_again(client, blocks, monkeypat
 @pytest.mark.parametrize("client", ["processes"], indirect=True)
 def test_a_driver_that_was_killed_goes_on(client, blocks, monkeypatch, tmp_path):
     """The second process knows nothing but the folder of the checkpoint; the snapshot was made after four steps."""
-    expected, steps, plain = alone(monkeypatch, blocks), [], slots.KeptSlot.due
+    expected, steps, plain = alone(monkeypatch, blocks), [], slots.Slot.due
 
     def due(slot):
         steps.append(0)
@@ -143,7 +143,7 @@ def test_a_driver_that_was_killed_goes_on(client, blocks, monkeypatch, tmp_path)
 
     given = {"rank": 4, "method": "vi", "seed": 0, "options": OPTIONS["vi"]}
     with monkeypatch.context() as patch:
-        patch.setattr(slots.KeptSlot, "due", due)
+        patch.setattr(slots.Slot, "due", due)
         with pytest.raises(SystemExit):
             bayesnmf.fit(blocks, **given, checkpoint=Checkpoint(tmp_path / "run", seconds=1e-9))
     assert list((tmp_path / "run").glob("snapshot-*"))
@@ -172,12 +172,12 @@ def test_errors_of_a_task_are_those_of_this_process(client, blocks, monkeypatch)
 
 def test_shards_cover_all_blocks_in_order():
     for blocks, number in {1: 1, 2: 1, 5: 2, 9: 4, 17: 8, 36: 8, 60: 16, 1000: 32, 2049: 33, 10_000: 157}.items():
-        shards = engine.shards_of(blocks)
+        shards = passes.shards_of(blocks)
         assert [block for shard in shards for block in shard] == list(range(blocks))
         assert len(shards) == number
 
 
 def test_no_client_is_needed(monkeypatch):
     with monkeypatch.context() as patch:
-        patch.delitem(engine.sys.modules, "distributed")
-        assert engine.active_client() is None
+        patch.delitem(passes.sys.modules, "distributed")
+        assert passes.active_client() is None

@@ -14,7 +14,7 @@ import bayesnmf
 from bayesnmf import MAP, VI
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.problems import point_or_mean_field
-from bayesnmf.inference.starts import decomposition, states
+from bayesnmf.inference.starts import states
 
 quietly = pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.ConvergenceWarning")
 
@@ -30,12 +30,12 @@ def state_of(counts, options, rank, seed=0):
 
 def decomposed(matrix, rank, rng):
     """The triplets of a matrix, of whose squares counts are made."""
-    found = decomposition.decompose(states.flat_problem(as_counts(np.square(matrix))), rank, rng)
+    found = states.decompose(states.flat_problem(as_counts(np.square(matrix))), rank, rng)
     return found.rows.matrix @ found.to_left, found.singular, found.right
 
 
 def factors_of(matrix, rank, rng):
-    loadings, components = decomposition.positive_factors(states.flat_problem(as_counts(np.square(matrix))), rank, rng)
+    loadings, components = states.positive_factors(states.flat_problem(as_counts(np.square(matrix))), rank, rng)
     return loadings.matrix, components
 
 
@@ -61,7 +61,7 @@ def test_the_decomposition_is_that_of_numpy():
 
 def test_factors_are_the_nndsvd_of_its_definition(monkeypatch):
     """Boutsidis & Gallopoulos: of each singular pair the larger of its two nonnegative parts, and no floor."""
-    monkeypatch.setattr(decomposition, "FLOOR", 0.0)
+    monkeypatch.setattr(states, "FLOOR", 0.0)
     rng = np.random.default_rng(2)
     matrix = rng.poisson(3, (8, 11)).astype(float)
     loadings, components = factors_of(matrix, 5, rng)

@@ -8,11 +8,10 @@ from scipy.sparse import csr_array
 from bayesnmf import Dirichlet, Gamma, ScaledDirichlet
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.problems import draws_problem
-from bayesnmf.inference.draw import Draw
 from bayesnmf.inference.problem import State
 from bayesnmf.inference.sampling.effects import slice_draws
-from bayesnmf.inference.sampling.entry_sweeps import Entries
-from bayesnmf.inference.sampling.gibbs import Allocating
+from bayesnmf.inference.sampling.gibbs import Allocating, Entries
+from bayesnmf.inference.side import Draw
 from bayesnmf.priors import Priors, log_linear, matrix
 from bayesnmf.priors.log_linear import LogLinear
 

@@ -26,8 +26,7 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting import closed_form
 from bayesnmf.fitting.closed_form import schedule_of
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.inference.ascent.coordinate_ascent import ascend
-from bayesnmf.inference.ascent.learning import prior_learner
+from bayesnmf.inference.ascent.coordinate_ascent import ascend, prior_learner
 from bayesnmf.inference.device.placing import run_on_devices
 from bayesnmf.inference.status import NOT_A_NUMBER
 

@@ -20,7 +20,7 @@ from bayesnmf.inference.ascent.minibatch import (
     minibatch_ascent,
     step_on_batch,
 )
-from bayesnmf.inference.ascent.single_rows import rows_of_problem, rows_to_change
+from bayesnmf.inference.ascent.settled_loadings import rows_of_problem, rows_to_change
 
 RANK = 3
 COUNTS = plain_counts(size=(24, 15))

@@ -14,9 +14,9 @@ from bayesnmf import MAP, VI, Blocks, Checkpoint, Dirichlet, Gamma, Gibbs, Negat
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.mask import GroupMask, Mask
-from bayesnmf.inference.blocked import engine
+from bayesnmf.inference.blocked import passes
 from bayesnmf.inference.checkpoints import slots
-from bayesnmf.kernels.cpu.poisson_draws import poisson_draws
+from bayesnmf.kernels.cpu.draws import poisson_draws
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning"),
@@ -40,7 +40,7 @@ def blocks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("noisy")
     anndata.AnnData(csr_matrix(X.astype(np.float32))).write_h5ad(folder / "cells.h5ad")
     found = Blocks(folder / "cells.h5ad", nonzeros=300, scratch=folder / "scratch")
-    assert len(engine.shards_of(len(open_counts(found, "float64", None, None, lambda *_: None).blocks))) == 2
+    assert len(passes.shards_of(len(open_counts(found, "float64", None, None, lambda *_: None).blocks))) == 2
     return found
 
 
@@ -234,7 +234,7 @@ def test_counts_of_missing_entries_belong_to_rows():
 
 def killed_at(step, monkeypatch, run):
     """Run a fit that writes a snapshot at every step, and end it at one."""
-    left, plain = [step], slots.KeptSlot.due
+    left, plain = [step], slots.Slot.due
 
     def due(slot):
         left[0] -= 1
@@ -243,7 +243,7 @@ def killed_at(step, monkeypatch, run):
         return plain(slot)
 
     with monkeypatch.context() as patch:
-        patch.setattr(slots.KeptSlot, "due", due)
+        patch.setattr(slots.Slot, "due", due)
         with pytest.raises(SystemExit):
             run()
 

@@ -18,7 +18,8 @@ import bayesnmf
 from bayesnmf import MAP, VI, Blocks, Dirichlet, Gamma, Gibbs, HierarchicalGamma, Priors, Start
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.blocks.store import Store
-from bayesnmf.inference.blocked import engine, files
+from bayesnmf.inference.blocked import passes as blocked_passes
+from bayesnmf.inference.blocked import sides as blocked_sides
 from bayesnmf.results.mixing import r_hat_and_ess
 from bayesnmf.results.record import AT_THE_END
 
@@ -50,7 +51,7 @@ def blocks(folder):
     adata.write_h5ad(folder / "cells.h5ad")
     found = Blocks(folder / "cells.h5ad", nonzeros=700, scratch=folder / "scratch")
     number = len(bayesnmf.fit(found, rank=1, options=VI(max_iter=0, start="random")).counts.blocks)
-    assert len(engine.shards_of(number)) == 2  # so that sums are of several blocks, and of several shards
+    assert len(blocked_passes.shards_of(number)) == 2  # so that sums are of several blocks, and of several shards
     return found
 
 
@@ -305,14 +306,14 @@ def test_a_full_disk_is_named_and_nothing_is_left(blocks, monkeypatch):
             raise OSError(28, os.strerror(28))
         return file.write(view)
 
-    monkeypatch.setattr(files, "write_all", full)
+    monkeypatch.setattr(blocked_sides, "write_all", full)
     with pytest.raises(OSError, match=r"cannot write loadings to scratch, .*No space left on device; free some space"):
         bayesnmf.fit(blocks, rank=3, seed=0)
     assert not [each for each in blocks.scratch.iterdir() if each.name.startswith("rows-")]
 
 
 def test_ctrl_c_returns_the_last_state(blocks, monkeypatch):
-    plain, passes = engine.run_pass, []
+    plain, passes = blocked_passes.run_pass, []
 
     def stop(*given):
         passes.append(0)
@@ -331,7 +332,7 @@ def test_a_store_that_changes_between_passes_is_refused(folder, monkeypatch):
     anndata.AnnData(csr_matrix(X.astype(np.float32))).write_h5ad(folder / "other.h5ad")
     given = Blocks(folder / "other.h5ad", 900, folder / "scratch")
     store = bayesnmf.fit(given, rank=2, options=VI(max_iter=1)).counts.store
-    plain, passes = engine.run_pass, []
+    plain, passes = blocked_passes.run_pass, []
 
     def change(*arguments):
         passes.append(0)
@@ -480,17 +481,17 @@ def test_a_damaged_bit_of_loadings_on_disk_is_found(tmp_path):
     """Wherever it is: in a header, in the numbers, in the padding, in the checksum; and what is cut off."""
     rng = np.random.default_rng(0)
     given, path = [rng.random((5, 3)), rng.random((5, 1))], tmp_path / "0.rows"
-    files.write_rows(path, given)
-    for ours, theirs in zip(files.read_rows(path, (3, 1)), given, strict=True):
+    blocked_sides.write_rows(path, given)
+    for ours, theirs in zip(blocked_sides.read_rows(path, (3, 1)), given, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     content = path.read_bytes()
     for at in range(0, len(content), 3):
         path.write_bytes(content[:at] + bytes([content[at] ^ 1 << int(rng.integers(8))]) + content[at + 1 :])
         with pytest.raises(OSError, match=r"0\.rows was changed, damaged or cut off"):
-            files.read_rows(path, (3, 1))
+            blocked_sides.read_rows(path, (3, 1))
     path.write_bytes(content[:-1])
     with pytest.raises(OSError, match="cut off"):
-        files.read_rows(path, (3, 1))
+        blocked_sides.read_rows(path, (3, 1))
 
 
 def test_a_damaged_bit_of_counts_by_features_is_found(blocks):

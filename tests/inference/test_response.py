@@ -16,10 +16,8 @@ from bayesnmf import VI, Dirichlet, Gamma, HierarchicalGamma, Priors
 from bayesnmf.assessment.bounds import state_of_fit
 from bayesnmf.inference.problem import State
 from bayesnmf.inference.response.continuing import GRADIENT, continue_to_optimum, gradient
-from bayesnmf.inference.response.coupled import Coupled, Tilt
-from bayesnmf.inference.response.fisher import GammaFisher
-from bayesnmf.inference.response.solving import Inverse, draw, solve
-from bayesnmf.inference.response.spread import Responses, Weights
+from bayesnmf.inference.response.coupled import Coupled, GammaFisher, Tilt
+from bayesnmf.inference.response.spread import Inverse, Responses, Weights, draw, solve
 from bayesnmf.kernels.cpu.allocation import expected_allocations
 from bayesnmf.kernels.cpu.factors import padded_copy
 from bayesnmf.kernels.cpu.tangent import Tangent

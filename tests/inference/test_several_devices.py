@@ -18,8 +18,8 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import Blocks, Dirichlet, Gamma, Priors
 from bayesnmf.fitting import closed_form
-from bayesnmf.inference.blocked.tasks import RowTask
-from bayesnmf.inference.device.streaming import StreamedEntries
+from bayesnmf.inference.blocked.passes import RowTask
+from bayesnmf.inference.device.placing import StreamedEntries
 
 OPTIONS = {"map": plain_map, "vi": plain_vi}
 NUMBER = 3
@@ -126,11 +126,11 @@ def test_blocks_are_streamed_to_a_device(blocks, lent, method, more):
 
 @pytest.mark.usefixtures("quick_compilation", "lent")
 def test_blocks_of_any_size_use_one_compiled_program(blocks):
-    from bayesnmf.inference.device import streaming
+    from bayesnmf.inference.device import placing
 
-    before = streaming._share_out._cache_size()
+    before = placing._share_out._cache_size()
     bayesnmf.fit(blocks, rank=4, seed=0, options=plain_vi(start="random", max_iter=2, tol=0, device="gpu"))
-    assert streaming._share_out._cache_size() == before + 1
+    assert placing._share_out._cache_size() == before + 1
 
 
 @pytest.mark.usefixtures("quick_compilation", "lent")

@@ -14,16 +14,17 @@ from bayesnmf import SMC, Dirichlet, Gamma, Priors, ScaledDirichlet
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.inference.tempering.annealing import (
-    Way,
+    AIM,
+    STAGE,
+    TemperedRuns,
     climb_ladder,
     descend_ladder,
     finer_ladder,
     next_power,
     pilot_ladder,
+    spread_of,
     systematic,
 )
-from bayesnmf.inference.tempering.combining import spread_of
-from bayesnmf.inference.tempering.running import AIM, STAGE, TemperedRuns
 from bayesnmf.inference.tempering.target import Straight, log_p_totals, target_of
 from bayesnmf.priors import matrix
 from bayesnmf.priors.specification import MODELS
@@ -41,7 +42,7 @@ def silent(rung, power):
 def estimates(target, ladder, particles, runs, seed=0):
     """Return p̂ of independent runs."""
     streams = np.random.SeedSequence(seed).spawn(runs)
-    found = [climb_ladder(target, Way(ladder, particles), np.random.default_rng(s), 1, silent) for s in streams]
+    found = [climb_ladder(target, ladder, particles, np.random.default_rng(s), 1, silent) for s in streams]
     return np.exp([run.log_estimate for run in found])
 
 
@@ -132,7 +133,7 @@ def test_one_multinomial_serves_three_models():
     logs = [target.log_likelihoods(target.factors(*at, rng)) for target in targets]
     np.testing.assert_array_equal(logs[0], logs[1])
     np.testing.assert_array_equal(logs[0], logs[2])
-    own = [climb_ladder(target, Way(CRUDE, 4), np.random.default_rng(1), 1, silent) for target in targets[1:]]
+    own = [climb_ladder(target, CRUDE, 4, np.random.default_rng(1), 1, silent) for target in targets[1:]]
     assert own[0].log_estimate == own[1].log_estimate
     assert targets[1].constant == targets[2].constant != targets[0].constant
     totals = as_counts(np.arange(400)[:, None])
@@ -153,7 +154,7 @@ def test_reciprocals_down_the_ladder_are_unbiased(ladder, simulations):
         if drawn.counts.total > 12:
             continue  # too many allocations; the condition is on the counts alone, so that the mean stays 1
         target = target_of(drawn.counts, priors, 2)
-        upper = descend_ladder(target, ladder, (drawn.loadings, drawn.components), 2, rng, silent)
+        upper = descend_ladder(target, ladder, drawn.loadings, drawn.components, 2, rng, silent)
         exact = bayesnmf.log_evidence(drawn.counts, "gamma_poisson", 2, "exact", priors=priors).log_evidence
         ratios.append(np.exp(exact - upper))
     ratios = np.array(ratios)
@@ -171,7 +172,7 @@ def test_particles_are_draws_from_the_posterior(name):
     """1,000 states at once, from the prior up a ladder and 10 more sweeps, against the sum over all allocations."""
     priors = EXACT[name]
     target = target_of(as_counts(TINY), priors, 2)
-    run = climb_ladder(target, Way(CRUDE, 1000), np.random.default_rng(0), None, silent)
+    run = climb_ladder(target, CRUDE, 1000, np.random.default_rng(0), None, silent)
     for _ in range(10):
         run.factors.sweep(None)
     weights = np.exp(run.log_weights)
@@ -188,7 +189,7 @@ def test_particles_are_draws_from_the_posterior(name):
 def test_nothing_depends_on_threads():
     drawn = bayesnmf.simulate("gamma_poisson", (40, 30), 3, seed=0)
     target = target_of(drawn.counts, drawn.priors, 3)
-    runs = [climb_ladder(target, Way(CRUDE, 6), np.random.default_rng(0), threads, silent) for threads in (1, 2, 5)]
+    runs = [climb_ladder(target, CRUDE, 6, np.random.default_rng(0), threads, silent) for threads in (1, 2, 5)]
     for other in runs[1:]:
         np.testing.assert_array_equal(runs[0].factors.theta, other.factors.theta)
         np.testing.assert_array_equal(runs[0].factors.beta, other.factors.beta)

@@ -11,7 +11,7 @@ import bayesnmf
 from bayesnmf import SMC, Dirichlet, Gamma, NegativeBinomial, Priors
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.powered import working_counts
-from bayesnmf.inference.tempering.annealing import Way, climb_ladder
+from bayesnmf.inference.tempering.annealing import climb_ladder
 from bayesnmf.inference.tempering.clusters import Curved, tempered_target
 
 X = np.array([[2, 0, 1], [0, 1, 4]])
@@ -68,7 +68,7 @@ def ratio_of_estimates(case, runs, draws):
     """Return the mean of estimates with four particles on three rungs, over the exact value, and its error."""
     _, priors, by, learned = case
     target, streams = target_of_case(priors, by, learned), np.random.SeedSequence(5).spawn(runs)
-    found = [climb_ladder(target, Way(CRUDE, 4), np.random.default_rng(each), 1, silent) for each in streams]
+    found = [climb_ladder(target, CRUDE, 4, np.random.default_rng(each), 1, silent) for each in streams]
     exact, error = by_draws_from_the_prior(priors, by, learned, draws)
     ratios = np.exp([run.log_estimate for run in found]) / exact
     return ratios.mean(), np.hypot(ratios.std(ddof=1) / np.sqrt(runs), error / exact)

@@ -117,7 +117,7 @@ import numba.core.caching as caching
 def refused(*_, **__): raise PermissionError(13, "Permission denied")
 caching.tempfile.TemporaryFile = refused  # how Numba tries whether a folder can be written to
 import numpy as np
-from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
+from bayesnmf.kernels.cpu.draws import gamma_draws
 print(gamma_draws(np.ones((2, 2)), 1).shape)
 """
 

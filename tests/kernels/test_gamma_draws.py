@@ -7,7 +7,7 @@ from scipy.special import gammainc, gammaln
 from suites import mostly_long
 
 from bayesnmf import Dirichlet, Gamma
-from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
+from bayesnmf.kernels.cpu.draws import gamma_draws
 
 SHAPES = [1e-3, 0.03, 0.3, 0.999, 1.0, 1.5, 7.0, 300.0, 1e8]
 SIZE = (1_000, 400)

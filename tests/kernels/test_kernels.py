@@ -14,11 +14,12 @@ from scipy.special import gammaln
 from suites import mostly_long
 
 from bayesnmf.data.conversion import as_counts
-from bayesnmf.kernels.cpu.allocation import expected_allocations, row_blocks
+from bayesnmf.kernels.cpu.allocation import expected_allocations
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.dense import entry_allocations
 from bayesnmf.kernels.cpu.likelihood import entry_rates, poisson_loglik
 from bayesnmf.kernels.cpu.sampling import add_multinomial, binomial, sampled_allocations
+from bayesnmf.kernels.cpu.threads import row_blocks
 
 # A sum of K·nnz products rounds to a few hundred units in the last place: 1e-12 in float64, 1e-4 in float32.
 EXACT = 1e-12

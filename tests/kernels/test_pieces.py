@@ -12,7 +12,7 @@ from numba.core.registry import CPUDispatcher
 
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.kernels import cpu
-from bayesnmf.kernels.cpu import gamma_draws, settling, threads, urn
+from bayesnmf.kernels.cpu import draws, settling, threads, urn
 from bayesnmf.kernels.cpu.threads import in_blocks
 from benchmarks.interrupts import calls, pieces
 
@@ -36,8 +36,8 @@ def test_a_loop_over_large_counts_is_cut_into_pieces_which_give_what_the_whole_g
     """Sums over blocks are the same to rounding, everything else to the bit."""
     with pieces() as whole:
         expected = CALLS[name]()
-    for module, limit in ((threads, "LONGEST"), (urn, "PIECE"), (settling, "PIECE"), (gamma_draws, "LEAST_DRAWS")):
-        monkeypatch.setattr(module, limit, SHORT if module is not gamma_draws else 1)
+    for module, limit in ((threads, "LONGEST"), (urn, "PIECE"), (settling, "PIECE"), (draws, "LEAST_DRAWS")):
+        monkeypatch.setattr(module, limit, SHORT if module is not draws else 1)
     with pieces() as cut:
         found = CALLS[name]()
     assert (len(cut) < 3) if name in WHOLE else len(cut) >= max(12, 2 * len(whole))

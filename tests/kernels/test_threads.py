@@ -20,7 +20,7 @@ from suites import mostly_long
 
 from bayesnmf.kernels.cpu import threads
 from bayesnmf.kernels.cpu.allocation import expected_allocations
-from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
+from bayesnmf.kernels.cpu.draws import gamma_draws
 from bayesnmf.kernels.cpu.sampling import sampled_allocations
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
 
@@ -211,7 +211,7 @@ def test_the_interpreter_ends_where_a_helper_s_start_was_interrupted():
 def test_threads_are_started_when_first_needed_no_more_than_numba_has_and_end_with_the_interpreter():
     """With helpers that wait; with blocks at the very end; from a thread that outlives the main one."""
     code = (
-        "import atexit, threading, time, numpy as np; from bayesnmf.kernels.cpu.gamma_draws import gamma_draws\n"
+        "import atexit, threading, time, numpy as np; from bayesnmf.kernels.cpu.draws import gamma_draws\n"
         "from bayesnmf.kernels.cpu.threads import in_blocks\n"
         "for blocks in (1, 2, 9, 9):\n"
         "    in_blocks(np.arange(blocks + 1), lambda *_: None)\n"

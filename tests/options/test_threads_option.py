@@ -5,7 +5,7 @@ import pytest
 
 import bayesnmf
 from bayesnmf import BLD, MAP, VI, Gibbs
-from bayesnmf.kernels.cpu.allocation import row_blocks
+from bayesnmf.kernels.cpu.threads import row_blocks
 
 COUNTS = np.random.default_rng(0).poisson(3.0, (8, 6))
 OPTIONS = {"map": MAP, "vi": VI, "gibbs": Gibbs, "bld": BLD}

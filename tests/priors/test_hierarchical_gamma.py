@@ -12,7 +12,7 @@ import bayesnmf
 from bayesnmf import MAP, NUTS, SVI, VI, Dirichlet, Gamma, Gibbs, HierarchicalGamma, Priors
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.problems import point_or_mean_field
-from bayesnmf.inference.draw import Draw
+from bayesnmf.inference.side import Draw
 from bayesnmf.priors.pair import replace_sides
 
 SIZE = (6, 4)

@@ -14,7 +14,7 @@ import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, Priors
 from bayesnmf.assessment.bounds import state_of_fit
 from bayesnmf.data.covariates.coding import Coding
-from bayesnmf.inference.response.effects import information_of_effects
+from bayesnmf.inference.response.spread import information_of_effects
 from bayesnmf.results.effects import drawn_effects
 from bayesnmf.results.relabelling import relabel
 

@@ -7,7 +7,7 @@ from scipy.stats import chi2, poisson
 
 from bayesnmf.kernels.cpu import replication as kernel
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
-from bayesnmf.kernels.cpu.poisson_draws import poisson as poisson_draw
+from bayesnmf.kernels.cpu.draws import poisson as poisson_draw
 from bayesnmf.kernels.cpu.replication import misfits, replicated_counts, replicated_statistics
 
 RNG = np.random.default_rng(0)

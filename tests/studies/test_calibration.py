@@ -11,8 +11,7 @@ from scipy.stats import binom
 
 import bayesnmf
 from bayesnmf import NUTS, SMC, VI, Calibration, Dirichlet, Gamma, Gibbs, Priors, plots
-from bayesnmf.inference.sampling.nuts import compile_chain
-from bayesnmf.inference.sampling.svi import build_functions
+from bayesnmf.inference.sampling.nuts_and_svi import build_functions, compile_chain
 from bayesnmf.plots.calibration import ecdf_band
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.estimates import Draws

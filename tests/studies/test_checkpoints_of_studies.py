@@ -8,7 +8,7 @@ from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import SMC, Checkpoint
-from bayesnmf.inference.tempering import running as tempering
+from bayesnmf.inference.tempering import annealing as tempering
 from bayesnmf.options.methods import Method
 from bayesnmf.studies.calibration import calibrating as calibration
 from bayesnmf.studies.comparison import comparing as comparison

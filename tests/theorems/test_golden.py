@@ -10,7 +10,7 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Priors, ScaledDirichlet, Start
 from bayesnmf.data.conversion import as_counts
-from bayesnmf.inference.marginal import best_decomposition
+from bayesnmf.inference.marginal import allocation_model
 
 GOLDEN = reference.load()
 RESULTS = GOLDEN["results"]
@@ -289,10 +289,10 @@ def test_dirichlet_gamma_is_golden(steps):
 def test_best_decomposition_at_its_start():
     """Log p(S) and its gradients in the logarithms of the multipliers; what the gauge changes is not S."""
     priors = (ScaledDirichlet(ALPHA, *reference.SCALE), Dirichlet(ETA))
-    model = best_decomposition.AllocationModel(as_counts(X), *priors)
+    model = allocation_model.AllocationModel(as_counts(X), *priors)
     result = RESULTS["log_p_gradients a5 b1.5"]
-    for multipliers in ((LOADINGS, COMPONENTS), best_decomposition.canonical_multipliers(3 * LOADINGS, COMPONENTS)):
-        point = best_decomposition.evaluate_multipliers(model, *multipliers)
+    for multipliers in ((LOADINGS, COMPONENTS), allocation_model.canonical_multipliers(3 * LOADINGS, COMPONENTS)):
+        point = allocation_model.evaluate_multipliers(model, *multipliers)
         slopes = point.gradients
         equal(point.log_p, result["log_p"])
         equal(slopes.loadings_up - slopes.loadings_down, result["log_mu"])

@@ -29,7 +29,7 @@ from scipy.special import gammaln
 from bayesnmf.checks import shown
 from bayesnmf.data.blocks.raw import Buffers, Hold, NpyWriter, RawArray, remove_leftovers
 from bayesnmf.data.conversion import entry_at, matrix_of
-from bayesnmf.kernels.cpu.allocation import row_blocks
+from bayesnmf.kernels.cpu.threads import row_blocks
 from bayesnmf.places import check_folder
 from bayesnmf.types import Array
 from bayesnmf.writing import replacing, write_text

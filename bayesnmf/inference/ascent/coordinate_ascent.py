@@ -4,21 +4,25 @@ The priors and the summary of each side (`bayesnmf.inference.side`) decide which
 Sources: [GP] alg. 1, 3, 4, 5, 6, 7; [P] 3-4, 34-36; [C] 19-20, 27-28, 38, 45-49; mathematics.md section 4.
 
 The loop `ascend` also runs coordinate descent (`poisson_regression`) and steps that are extrapolated.
+
+Variational EM replaces priors that are learned by the best ones of their families for the current q (`prior_learner`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesnmf.inference.ascent.course import Course, Progress, Schedule, next_slot
+from bayesnmf.inference.ascent.course import Course, Progress, Schedule
 from bayesnmf.inference.ascent.kkt import kkt_residual
-from bayesnmf.inference.blocked.passes import pass_over_rows
+from bayesnmf.inference.blocked.passes import Pass, pass_over_rows
+from bayesnmf.inference.blocked.sides import RowSums
+from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.side import Side, side_like
+from bayesnmf.inference.side import Mode, Side, side_like
 from bayesnmf.inference.sides import Where, allocate, objective, update_components, update_loadings, with_rates_at
 from bayesnmf.inference.status import Status
 from bayesnmf.kernels.cpu.allocation import Sides, Totals
@@ -60,6 +64,46 @@ class Ascent(NamedTuple):
     trace: list[float]
     residuals: list[float]
     status: Status
+
+
+class Reached:
+    """What an ascent has reached.
+
+    Attributes
+    ----------
+    problem : Problem
+        Problem, whose priors and dispersions may have been learned.
+    state : State or None
+        State, unless the steps remember it.
+    course : Course
+    steps, learn : object or None
+        What proposes steps and what learns, if it remembers anything.
+    """
+
+    checkpointed = "learned", "state", "course", "steps", "learn"
+
+    def __init__(self, problem: Problem, state: Any, course: Course, steps: Any = None, learn: Any = None) -> None:
+        self.problem, self.state, self.course = problem, state, course
+        self.steps, self.learn = (
+            each if hasattr(each, "checkpointed") or hasattr(each, "memory") else None for each in (steps, learn)
+        )
+
+    @property
+    def learned(self) -> tuple[Distribution, Distribution, Array | None]:
+        """Both priors, and the dispersions of the counts if they have any."""
+        problem = self.problem
+        return problem.loadings_prior, problem.components_prior, getattr(problem.counts, "dispersions", None)
+
+    @learned.setter
+    def learned(self, kept: tuple[Distribution, Distribution, Array | None]) -> None:
+        loadings, components, dispersions = kept
+        counts: Any = self.problem.counts
+        counts = counts if dispersions is None else counts.with_dispersions(dispersions)
+        self.problem = replace(self.problem, counts=counts, loadings_prior=loadings, components_prior=components)
+
+    def ascent(self) -> Ascent:
+        """Return the result of an ascent that ended here."""
+        return Ascent(self.problem, self.state, self.course.trace, self.course.residuals, self.course.status)
 
 
 # Candidates for the next state, the longest step first; the last one is accepted even if the objective falls. The
@@ -125,69 +169,29 @@ def ascend(
         Function that improves the priors at a state, before the objective is computed.
     """
     steps = steps or plain_steps(schedule)
-    slot = next_slot("ascent", problem.counts)
-    ended = slot.result()
-    if ended is not None:
-        return recall_ascent(problem, (steps, learn), ended, schedule)
-    course, begun = schedule.course(progress), slot.snapshot()
-    reached = problem, state
+    slot, course = next_slot("ascent", problem.counts), schedule.course(progress)
+    reached = Reached(problem, state, course, steps, learn)
+    begun = slot.recall(reached)
+    if begun == "ended":
+        return reached.ascent()
 
     def residual() -> float | None:
         return None if schedule.kkt_tol is None else kkt_residual(here.problem, here.state, here.totals)
 
     with course:
-        if begun is not None:
-            problem, state = recall_iterate(problem, (steps, learn), course, begun)
-        here = evaluate_state(problem, state, schedule.threads, sides=schedule.visited)
         del state  # so that its memory can be freed when later states replace it
-        reached = here.problem, here.state
-        going = begun is not None or course.reach(here.value, here.state, residual=residual())
+        here = evaluate_state(reached.problem, reached.state, schedule.threads, sides=schedule.visited)
+        reached.problem, reached.state = here.problem, here.state
+        going = begun == "begun" or course.reach(here.value, here.state, residual=residual())
         while going:
             if slot.due():
-                slot.save(memory_of_ascent(here.problem, here.state, (steps, learn), course))
+                slot.save(reached)
             here = next_iterate(here, steps, learn, schedule.threads, schedule.visited)
-            reached = here.problem, here.state
+            reached.problem, reached.state = here.problem, here.state
             going = course.reach(here.value, here.state, residual=residual())
     if not course.interrupted:
-        slot.end(memory_of_ascent(*reached, (steps, learn), course))
-    return Ascent(*reached, course.trace, course.residuals, course.status)
-
-
-def memory_of_ascent(problem: Problem, state: State, parts: tuple[Any, ...], course: Course) -> dict[str, Any]:
-    """Return what an ascent goes on from: priors and dispersions, which may be learned, the state, the course, memory.
-
-    The parts that may have a memory are its steps and what learns.
-    """
-    counts: Any = problem.counts
-    return {
-        "priors": (problem.loadings_prior, problem.components_prior),
-        "dispersions": getattr(counts, "dispersions", None),
-        "state": tuple(state),
-        "parts": [getattr(each, "memory", None) for each in parts],
-        "course": course.memory,
-    }
-
-
-def recall_iterate(
-    problem: Problem, parts: tuple[Any, ...], course: Course, memory: dict[str, Any]
-) -> tuple[Problem, State]:
-    """Return the problem and the state that an ascent goes on from; bring back the memory of its parts and course."""
-    for each, kept in zip(parts, memory["parts"], strict=True):
-        if kept is not None:
-            each.memory = kept
-    course.memory = memory["course"]
-    loadings, components = memory["priors"]
-    if memory["dispersions"] is not None:
-        counts: Any = problem.counts
-        problem = replace(problem, counts=counts.with_dispersions(memory["dispersions"]))
-    return replace(problem, loadings_prior=loadings, components_prior=components), State(*memory["state"])
-
-
-def recall_ascent(problem: Problem, parts: tuple[Any, ...], memory: dict[str, Any], schedule: Schedule) -> Ascent:
-    """Return an ascent that had ended."""
-    course = schedule.course()
-    reached = recall_iterate(problem, parts, course, memory)
-    return Ascent(*reached, course.trace, course.residuals, course.status)
+        slot.end(reached)
+    return reached.ascent()
 
 
 def evaluate_state(
@@ -237,46 +241,46 @@ class Extrapolated:
 
     Attributes
     ----------
-    memory : (float, tuple, or None)
-        The weight, and what defines both sides of the last proposal.
+    weight : float
+    previous : State or None
+        Arrays that define both sides of the last proposal.
     """
+
+    checkpointed = "weight", "previous"
 
     def __init__(self, steps: Steps, floor: float | None = None) -> None:
         self.steps, self.floor = steps, floor
         self.limit = LIMIT["logarithms" if floor is None else "parameters"]
-        self.memory: tuple[float, tuple[Any, ...] | None] = START, None
+        self.weight = START
+        self.previous: State | None = None
 
     def __call__(self, here: Iterate) -> Iterator[State]:
         """Yield the candidates for the next state."""
         candidates = self.steps(here)
         new = next(candidates)
-        now = tuple(side.bare() for side in new)
-        weight, previous = self.memory
+        now = State(*(side.bare() for side in new))
+        weight, previous, self.previous = self.weight, self.previous, now
         if previous is not None and _shapes(now) == _shapes(previous):
-            weight = min(weight * GROWTH, self.limit)
-            self.memory = weight, now
-            yield extrapolated_state(here.problem, new, previous, weight, self.floor)
-            weight *= CUT
-        self.memory = weight, now
+            self.weight = min(weight * GROWTH, self.limit)
+            yield extrapolated_state(here.problem, new, previous, self.weight, self.floor)
+            self.weight *= CUT
         yield new
         yield from candidates
 
 
-def _shapes(sides: tuple[Any, ...]) -> list[tuple[int, ...]]:
-    return [shape for side in sides for shape in side.shapes]
+def _shapes(bare: Any) -> list[tuple[int, ...]]:
+    return [shape for side in bare for shape in side.shapes]
 
 
-def extrapolated_state(
-    problem: Problem, new: State, before: tuple[Any, ...], weight: float, floor: float | None
-) -> State:
+def extrapolated_state(problem: Problem, new: State, before: Any, weight: float, floor: float | None) -> State:
     """Return the state at new + weight × (new − before)."""
 
     def work(part: Problem, here: State, at: Where) -> tuple[Side, None, float]:
-        sides = here.loadings, before[0].block(at.number)
+        sides = here.loadings, before.loadings.block(at.number)
         return _moved_side(part.loadings_prior, part.loadings_summary, *sides, weight, floor), None, 0.0
 
     _, loadings = pass_over_rows(problem, new, work)
-    sides = new.components, before[1]
+    sides = new.components, before.components
     return State(loadings, _moved_side(problem.components_prior, problem.components_summary, *sides, weight, floor))
 
 
@@ -294,3 +298,72 @@ def _extrapolated_array(new: Array, old: Array, weight: float, floor: float | No
     if floor is not None:
         return move(new, old, weight, floor)
     return move_logarithms(new, old, weight)
+
+
+def prior_learner(sides: Sequence[str]) -> Learn:
+    """Return a function that replaces the priors of the given sides ("loadings", "components") by the best ones."""
+
+    def learn(problem: Problem, state: State) -> tuple[Problem, State]:
+        for side in sides:
+            if side == "loadings":
+                problem, state = _learn_of_loadings(problem, state)
+                continue
+            q: Any = state.components.conditional
+            given: Any = problem.components_prior
+            prior = given.learned(q)
+            problem = replace(problem, components_prior=prior)
+            state = state._replace(components=problem.components_summary.of(prior, q))
+        return problem, state
+
+    return learn
+
+
+def _learn_of_loadings(problem: Problem, state: State) -> tuple[Problem, State]:
+    """Learn the prior of the loadings: a pass for the means of their statistics, and one for their divergence.
+
+    Rows with parameters of their own keep their own statistics.
+    """
+    given: Any = problem.loadings_prior
+    shared = not given.has_effects and all(len(np.atleast_2d(each)) == 1 for each in given.parameters.values())
+
+    def add_up(part: Problem, here: State, _: Where) -> tuple[None, None, list[Array]]:
+        prior: Any = part.loadings_prior
+        found = _statistics_of(prior, here.loadings)
+        if not shared:
+            return None, None, found
+        return None, None, [np.array(len(found[0])), *(each.sum(axis=0, keepdims=True) for each in found)]
+
+    def measure(part: Problem, here: State, _: Where) -> tuple[None, None, RowSums]:
+        return None, None, RowSums.of(part.counts, _with_penalty(part, here.loadings))
+
+    kind = Pass(writes=False, reads=False, plus=_add_each if shared else _join_each)
+    found, _ = pass_over_rows(problem, state, add_up, kind)
+    statistics = [each / found.more[0] for each in found.more[1:]] if shared else found.more
+    held: Any = {"shapes": False} if given.has_effects and isinstance(problem.loadings_summary, Mode) else {}
+    problem = replace(problem, loadings_prior=given.learned_from(statistics, **held))
+    found, _ = pass_over_rows(problem, state, measure, Pass(writes=False, reads=False))
+    return problem, state._replace(loadings=state.loadings.with_sums(found.more))
+
+
+def _statistics_of(prior: Any, side: Side) -> list[Array]:
+    """Return the statistics that a prior is learned from, of a mean field or of a mode."""
+    found: list[Array] = (
+        prior.statistics_of_value(side.value) if side.conditional is None else prior.statistics(side.conditional)
+    )
+    return found
+
+
+def _with_penalty(part: Problem, side: Side) -> Side:
+    """Return loadings with the term of the objective that belongs to the prior of a problem."""
+    summary: Any = part.loadings_summary
+    prior, q = part.loadings_prior, side.conditional
+    found: Side = summary.at(prior, side.value) if q is None else summary.of(prior, q)
+    return found
+
+
+def _add_each(one: list[Array], two: list[Array]) -> list[Array]:
+    return [mine + its for mine, its in zip(one, two, strict=True)]
+
+
+def _join_each(one: list[Array], two: list[Array]) -> list[Array]:
+    return [np.concatenate(both) for both in zip(one, two, strict=True)]

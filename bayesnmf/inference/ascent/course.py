@@ -1,19 +1,14 @@
-"""The rules by which all loops run and end: the order of updates, the record of the objective, when to stop.
-
-What a loop has reached is kept in its `Slot`, if the fit has a checkpoint (`bayesnmf.inference.checkpoints.slots`).
-"""
+"""The rules by which all loops run and end: the order of updates, the record of the objective, when to stop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bayesnmf.data.counts import Counts
-from bayesnmf.inference.checkpoints.slots import KEEPER, slot_of
 from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, Status
 from bayesnmf.kernels.cpu.allocation import Sides
 from bayesnmf.options.algorithms import SCHEDULES
@@ -67,6 +62,7 @@ class Course:
     progress: Callable[..., None] | None = None
     at_rest: Callable[[list[float], float, int], bool] = objective_settled
     words: tuple[str, str] = ("objective settled to {tol:g} relative", "all {max_iter} iterations done")
+    checkpointed: ClassVar = "trace", "residuals", "_end"
     trace: list[float] = field(default_factory=list)
     residuals: list[float] = field(default_factory=list)
     done: int = 0
@@ -102,15 +98,6 @@ class Course:
     def interrupted(self) -> bool:
         """Whether Ctrl-C ended the course."""
         return self._end == (False, INTERRUPTED)
-
-    @property
-    def memory(self) -> tuple[list[float], list[float], tuple[bool, str] | None]:
-        """Objectives, residuals and the end, if there is one: what a checkpoint keeps."""
-        return self.trace, self.residuals, self._end
-
-    @memory.setter
-    def memory(self, kept: tuple[list[float], list[float], tuple[bool, str] | None]) -> None:
-        self.trace, self.residuals, self._end = kept
 
     @property
     def status(self) -> Status:
@@ -182,64 +169,3 @@ class Schedule:
         at_hand = {self.sides[place] for place, fresh in rule.moves(self.sweeps) if not fresh}
         alone = rule.one_side and at_hand == {"loadings"} and self.kkt_tol is None
         return "loadings" if alone else "both"
-
-
-class Slot(Protocol):
-    """Place of one loop in a checkpoint."""
-
-    def result(self) -> Any:
-        """Return what the loop had returned, if it had ended; else None."""
-
-    def snapshot(self) -> Any:
-        """Return the newest snapshot of the loop, or None."""
-
-    def due(self) -> bool:
-        """Return whether it is time for a snapshot."""
-
-    def save(self, thing: Any) -> None:
-        """Write a snapshot."""
-
-    def add(self, thing: Any) -> None:
-        """Add a piece that later snapshots refer to by its number."""
-
-    def pieces(self, number: int) -> list[Any]:
-        """Return the first pieces."""
-
-    def end(self, thing: Any) -> None:
-        """Store the result of the loop."""
-
-
-class NoSlot:
-    """The slot of loops that are not kept."""
-
-    def result(self) -> Any:
-        """Return None: nothing is kept."""
-
-    def snapshot(self) -> Any:
-        """Return None: nothing is kept."""
-
-    def due(self) -> bool:
-        """Return False."""
-        return False
-
-    def save(self, thing: Any) -> None:
-        """Keep nothing."""
-
-    def add(self, thing: Any) -> None:
-        """Keep nothing."""
-
-    def pieces(self, number: int) -> list[Any]:
-        """Return none."""
-        return []
-
-    def end(self, thing: Any) -> None:
-        """Keep nothing."""
-
-
-NOWHERE: Slot = NoSlot()
-
-
-def next_slot(kind: str, counts: Counts | None) -> Slot:
-    """Return the slot of the next loop of the fit that runs, or one that keeps nothing."""
-    keeper = KEEPER.get()
-    return NOWHERE if keeper is None else slot_of(keeper, kind, counts)

@@ -18,8 +18,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 from bayesnmf.data.dispersed import LEAST
-from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, evaluate_state, memory_of_ascent, recall_ascent
-from bayesnmf.inference.ascent.course import Progress, Schedule, next_slot
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Reached, evaluate_state
+from bayesnmf.inference.ascent.course import Progress, Schedule
+from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import side_like
@@ -35,11 +36,10 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
 
     An iteration is one step of L-BFGS, with any number of evaluations in its line search.
     """
-    slot = next_slot("gradient", problem.counts)
-    ended = slot.result()
-    if ended is not None:
-        return recall_ascent(problem, (), ended, schedule)
-    course, reached = schedule.course(progress), (problem, state)
+    slot, course = next_slot("gradient", problem.counts), schedule.course(progress)
+    reached = Reached(problem, state, course)
+    if slot.recall(reached) == "ended":  # no snapshots are written
+        return reached.ascent()
     seen: dict[bytes, Iterate] = {}
 
     def evaluate(logs: Array) -> Iterate:
@@ -59,8 +59,7 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
         return -place.value, -gradient
 
     def reach(place: Iterate) -> bool:
-        nonlocal reached
-        reached = place.problem, place.state
+        reached.problem, reached.state = place.problem, place.state
         return course.reach(place.value, place.state)
 
     def accept(logs: Array) -> None:
@@ -74,8 +73,8 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
             message = _run_lbfgs(negative, start, accept, schedule.max_iter)
             course.end(True, f"no step raises the objective ({message})")
     if not course.interrupted:
-        slot.end(memory_of_ascent(*reached, (), course))
-    return Ascent(*reached, course.trace, [], course.status)
+        slot.end(reached)
+    return reached.ascent()
 
 
 def _run_lbfgs(negative: Callable[[Array], Any], start: Array, accept: Callable[[Array], None], max_iter: int) -> str:

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
-from bayesnmf.inference.blocked.tasks import Pass
+from bayesnmf.inference.blocked.passes import Pass, pass_over_rows, totals_of
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import (

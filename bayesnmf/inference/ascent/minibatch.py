@@ -23,16 +23,20 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.inference.ascent.coordinate_ascent import Ascent
-from bayesnmf.inference.ascent.course import WINDOW, Schedule, next_slot
-from bayesnmf.inference.ascent.settled_loadings import FINAL_ITER, FINAL_TOL, even_loadings, settle_loadings
-from bayesnmf.inference.ascent.single_rows import (
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Reached
+from bayesnmf.inference.ascent.course import WINDOW, Schedule
+from bayesnmf.inference.ascent.settled_loadings import (
+    FINAL_ITER,
+    FINAL_TOL,
+    even_loadings,
     loadings_at,
     put_rows,
     rows_of_problem,
     rows_to_change,
     settle_blocks,
+    settle_loadings,
 )
+from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.dispersion import learner_of
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import MeanField, Side
@@ -90,6 +94,8 @@ class RunningComponents:
         Number of rows of the whole problem.
     """
 
+    checkpointed = "values", "factor", "sums", "exposure"
+
     def __init__(self, problem: Problem, side: Side, rows: int) -> None:
         self.prior: Any = problem.components_prior
         self.summary: Any = problem.components_summary
@@ -139,15 +145,6 @@ class RunningComponents:
         exposure = (1 - rate) * self.exposure + rate * exposure
         self.values[features] += (rate / factor) * total.T
         self.factor, self.sums, self.exposure = factor, sums, exposure
-
-    @property
-    def memory(self) -> tuple[Any, ...]:
-        """What a checkpoint keeps."""
-        return self.values, self.factor, self.sums, self.exposure
-
-    @memory.setter
-    def memory(self, kept: tuple[Any, ...]) -> None:
-        self.values, self.factor, self.sums, self.exposure = kept
 
     @property
     def mergeable(self) -> bool:
@@ -224,6 +221,28 @@ def step_on_batch(
     return state.loadings.conditional  # type: ignore[return-value]
 
 
+class Epochs:
+    """What random batches have made of both sides: components, q of the loadings, and the number of steps so far."""
+
+    checkpointed = "components", "q", "steps", "rng"
+
+    def __init__(self, components: RunningComponents, q: Any, rng: np.random.Generator) -> None:
+        self.components, self.q, self.rng, self.steps = components, q, rng, 0
+
+    def run(self, problem: Problem, batching: Batching, threads: int | None) -> None:
+        """Take a step for each batch of all rows, in random order."""
+        for rows in batching.split(self.rng.permutation(problem.counts.shape[0])):
+            self.steps += 1
+            part = rows_of_problem(problem, rows)
+            put_rows(
+                self.q, rows, step_on_batch(self.components, part, self.q.rows(rows), batching, self.steps, threads)
+            )
+
+    def state(self, problem: Problem) -> State:
+        """Return both sides."""
+        return State(loadings_at(problem, self.q), self.components.side())
+
+
 def minibatch_ascent(
     problem: Problem,
     state: State,
@@ -239,47 +258,35 @@ def minibatch_ascent(
     when the best elbo of the last epochs exceeds the best before by less than `tol`. A dispersion that is to be learned
     is, after each epoch.
     """
-    n = problem.counts.shape[0]
-    components = RunningComponents(problem, state.components, n)
-    q: Any = rows_to_change(state.loadings, problem.counts, len(state.components.geometric))
+    threads, slot = schedule.threads, next_slot("minibatch", problem.counts)
+    q = rows_to_change(state.loadings, problem.counts, len(state.components.geometric))
+    epochs = Epochs(RunningComponents(problem, state.components, problem.counts.shape[0]), q, rng)
     course = replace(schedule, window=WINDOW).course(report, at_rest=best_settled, words=WORDS)
-    steps, moved, slot = 0, False, next_slot("minibatch", problem.counts)
-    learn = learner_of(problem, schedule.threads)
-    ended = slot.result()
-    begun = slot.snapshot() if ended is None else ended
-
-    def memory() -> Any:
-        learned = learn and learn.kept_with(problem)
-        return components.memory, q, steps, rng.bit_generator.state, course.memory, learned
-
-    if begun is not None:
-        components.memory, q, steps, rng.bit_generator.state, course.memory, learned = begun
-        problem = problem if learn is None else learn.gone_on(problem, learned)
+    learn = learner_of(problem, threads)
+    reached, moved = Reached(problem, None, course, epochs, learn), False
+    begun = slot.recall(reached)
 
     def bound(tol: float = 0.0, max_iter: int = 0) -> float:
-        return settle_blocks(problem, components.side(), q, tol, max_iter, schedule.threads)[0]
+        return settle_blocks(reached.problem, epochs.components.side(), epochs.q, tol, max_iter, threads)[0]
 
     with course:
-        going = ended is None and (begun is not None or course.reach(bound()))
+        going = begun == "begun" or (begun == "new" and course.reach(bound()))
         while going:
             if slot.due():
-                slot.save(memory())
-            for rows in batching.split(rng.permutation(n)):
-                steps, moved = steps + 1, True
-                part = rows_of_problem(problem, rows)
-                at = step_on_batch(components, part, q.rows(rows), batching, steps, schedule.threads)
-                put_rows(q, rows, at)
+                slot.save(reached)
+            moved = True
+            epochs.run(reached.problem, batching, threads)
             if learn is not None:
-                problem, _ = learn(problem, State(loadings_at(problem, q), components.side()))
+                reached.problem, _ = learn(reached.problem, epochs.state(reached.problem))
             value, moved = bound(), False
             going = course.reach(value)
-        if ended is None and schedule.max_iter and not np.isnan(course.trace[-1]):
+        if begun != "ended" and schedule.max_iter and not np.isnan(course.trace[-1]):
             course.trace[-1] = bound(FINAL_TOL, FINAL_ITER)
     if course.interrupted:  # include the steps since the last bound
         course.trace[len(course.trace) - (not moved) :] = [bound()]
-    elif ended is None:
-        slot.end(memory())
-    return Ascent(problem, State(loadings_at(problem, q), components.side()), course.trace, [], course.status)
+    elif begun != "ended":
+        slot.end(reached)
+    return Ascent(reached.problem, epochs.state(reached.problem), course.trace, [], course.status)
 
 
 def best_settled(trace: list[float], tol: float, window: int) -> bool:

@@ -26,16 +26,13 @@ import numpy as np
 
 from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Steps, update_both_sides
 from bayesnmf.inference.ascent.course import Schedule
-from bayesnmf.inference.blocked.engine import run_pass
-from bayesnmf.inference.blocked.passes import pass_over_rows
-from bayesnmf.inference.blocked.tasks import Pass
+from bayesnmf.inference.blocked.passes import Pass, pass_over_rows, run_pass
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Where, allocate, exposure_left
-from bayesnmf.kernels.cpu.allocation import turned
+from bayesnmf.kernels.cpu.allocation import Spread, turned
 from bayesnmf.kernels.cpu.factors import padded, padded_copy, scale_rows, sum_rows
 from bayesnmf.kernels.cpu.regression import poisson_regression
-from bayesnmf.kernels.cpu.underflow import Spread
 from bayesnmf.priors.values import separate_scale
 from bayesnmf.types import Array
 

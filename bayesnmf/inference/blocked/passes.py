@@ -4,28 +4,286 @@ The loadings of a block depend on the components and on nothing of the other blo
 which the work is done on at once. A pass over counts on disk reads the counts and the loadings of a block, does the
 work, and writes the new loadings; the totals of the components, the log-likelihood, the sums of the new loadings and
 what else the work has found are added over the blocks.
+
+Threads of this process or a Dask cluster run the tasks of a pass. A task knows the number of a block, reads its counts
+and its rows, writes new rows and returns what they add to sums. It depends on nothing else, so running it again does
+the same again, wherever it runs. Blocks are gathered in shards that depend on their number alone; sums are made within
+a shard, one block after the other, and then over the shards in order, so that they are the same numbers to the bit with
+any engine and any number of workers. The active client of `distributed` is used if there is one. No cluster is ever
+started here.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+import operator
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
 
+import numba
 import numpy as np
 
 from bayesnmf.data.blocks.counts import BlockedCounts
-from bayesnmf.data.blocks.raw import TemporaryFolder
-from bayesnmf.inference.blocked.engine import THREADS, run_pass
+from bayesnmf.data.blocks.raw import Buffers, TemporaryFolder
 from bayesnmf.inference.blocked.sides import RowLayout, RowReader, RowSums, RowWriter
-from bayesnmf.inference.blocked.tasks import WRITES, Found, Pass, RowTask, Work
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Updated, Where, exposure_of_loadings, given_totals, imbalance, update_loadings
-from bayesnmf.kernels.cpu.allocation import Sides, Totals
+from bayesnmf.kernels.cpu.allocation import ComponentTotals, Sides, Totals
 from bayesnmf.kernels.cpu.factors import is_padded, padded
+from bayesnmf.kernels.cpu.threads import one_thread
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.values import Value
 from bayesnmf.types import Array
+
+SHARDS, LEAST, MOST = 32, 4, 64  # shards, whose sums travel to the driver; blocks of each, where that allows SHARDS
+RETRIES = 5  # of a shard whose worker was lost
+THREADS: ContextVar[int | None] = ContextVar("threads", default=None)  # blocks at once in this process
+
+
+class Task[Found](Protocol):
+    """A task of a pass."""
+
+    @property
+    def pure(self) -> bool:
+        """Whether the task may run anywhere, in any order and more than once."""
+
+    def run(self, blocks: Sequence[int]) -> Found:
+        """Read, compute and write the blocks of a shard."""
+
+    def add(self, one: Found, two: Found) -> Found:
+        """Return the sum of what two shards have found; the first may be overwritten."""
+
+
+def run_pass[Found](task: Task[Found], blocks: int) -> Found:
+    """Run a task for every block, and return the sum of what they found."""
+    shards, client = shards_of(blocks), active_client()
+    if client is not None and task.pure:
+        found = _on_cluster(client, task, shards)
+    else:
+        found = _in_threads(task, shards, THREADS.get() or numba.get_num_threads() if task.pure else 1)
+    total = next(found)
+    for each in found:
+        total = task.add(total, each)
+    return total
+
+
+def shards_of(blocks: int) -> list[range]:
+    """Return the blocks of each shard; few shards are 1, 2, 4 or a multiple of 8, to be shared by so many threads."""
+    number = min(-(-blocks // LEAST), max(SHARDS, -(-blocks // MOST)))
+    if number < SHARDS:
+        number = (1, 2, 4, 4)[number - 1] if number < 5 else 8 * max(round(number / 8), 1)
+    edges = np.linspace(0, blocks, number + 1).astype(int).tolist()
+    return [range(first, last) for first, last in pairwise(edges)]
+
+
+def run_shard[Found](task: Task[Found], shard: Sequence[int]) -> Found:
+    """Run a task for the blocks of a shard on one thread, since other shards run beside it.
+
+    The number of threads would change the rounding of sums, too.
+    """
+    with one_thread():
+        return task.run(shard)
+
+
+def active_client() -> Any:
+    """Return the client of a Dask cluster that is active in this process, or None."""
+    distributed: Any = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        return distributed.default_client()
+    except ValueError:  # there is none
+        return None
+
+
+def _in_threads[Found](task: Task[Found], shards: list[range], threads: int) -> Iterator[Found]:
+    """Yield what each shard has found, in order; some shards are worked on at once."""
+    if threads == 1:
+        yield from (run_shard(task, shard) for shard in shards)
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="bayesnmf shard") as pool:
+        waiting: deque[Future[Found]] = deque()
+        try:
+            for shard in shards:
+                waiting.append(pool.submit(copy_context().run, run_shard, task, shard))
+                if len(waiting) > threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _on_cluster[Found](client: Any, task: Task[Found], shards: list[range]) -> Iterator[Found]:
+    """Yield what each shard has found, in order; what a lost worker had is submitted again."""
+    held = client.scatter(task, broadcast=True, hash=False)
+    futures = [client.submit(run_shard, held, shard, pure=False, retries=RETRIES) for shard in shards]
+    for place, shard in enumerate(shards):
+        for attempt in range(RETRIES + 1):
+            try:
+                yield futures[place].result()
+                break
+            except lost_errors() as error:
+                if attempt == RETRIES:
+                    raise RuntimeError(f"workers were lost {RETRIES + 1} times while blocks {shard} ran") from error
+                held = client.scatter(task, broadcast=True, hash=False)
+                futures[place] = client.submit(run_shard, held, shard, pure=False, retries=RETRIES)
+        futures[place] = None  # its result need not be kept on the cluster
+
+
+def lost_errors() -> tuple[type[BaseException], ...]:
+    """Return the errors by which `distributed` says that a task or what it needs was lost with a worker."""
+    from concurrent.futures import CancelledError
+
+    from distributed import KilledWorker
+
+    return (CancelledError, KilledWorker)
+
+
+Work = Callable[[Problem, Any, Where], tuple[Side | None, Totals | None, Any]]
+
+
+class Found(NamedTuple):
+    """What a pass has found in some blocks.
+
+    Attributes
+    ----------
+    components : ndarray (m, K) or None
+        Totals of the components; in float64 once those of two blocks were added.
+    loglik : float
+        ℓ of the allocation step.
+    rows : RowSums or None
+        Sums over the new loadings, if they were written.
+    layout : RowLayout or None
+        How they are written.
+    more : object
+        What else the work has found.
+    """
+
+    components: Array | None
+    loglik: float
+    rows: RowSums | None
+    layout: RowLayout | None
+    more: Any
+
+
+class Pass(NamedTuple):
+    """What kind of a pass it is.
+
+    Attributes
+    ----------
+    writes : bool
+        Whether the work makes new loadings.
+    plus : callable
+        How to add what else two blocks have found.
+    pure : bool
+        Whether blocks may run anywhere, in any order and more than once.
+    tallies : {"both", "loadings", "components"}, optional
+        Sides whose totals the work adds to by itself, from counts in the type of the store.
+    reads : bool
+        Whether the work needs the counts.
+    """
+
+    writes: bool = True
+    plus: Callable[[Any, Any], Any] = operator.add
+    pure: bool = True
+    tallies: Sides | None = None
+    reads: bool = True
+
+
+WRITES = Pass()
+
+
+@dataclass(frozen=True)
+class RowTask:
+    """The task of a pass: work on the problem of each block, given its loadings and the components.
+
+    Attributes
+    ----------
+    problem : Problem
+        Problem of all rows.
+    reader : RowReader or None
+        Where the loadings are; None for work that makes the first ones.
+    components : Side
+    work : callable
+        Function of the problem, the state and the place of a block that returns new loadings or None, totals or None,
+        and more.
+    writer : RowWriter or None
+        Where the new loadings are written.
+    kind : Pass
+    """
+
+    problem: Problem
+    reader: RowReader | None
+    components: Side | None
+    work: Work
+    writer: RowWriter | None
+    kind: Pass
+
+    @property
+    def pure(self) -> bool:
+        """Whether blocks may run anywhere, in any order and more than once."""
+        return self.kind.pure
+
+    def run(self, blocks: Sequence[int]) -> Found:
+        """Do the work on the blocks of a shard, one after the other."""
+        tally = self._empty_tally(blocks)
+        buffers, total = Buffers(), None
+        for number in blocks:
+            found = self._run_block(number, tally, buffers)
+            total = found if total is None else self.add(total, found)
+        assert total is not None
+        return total if tally is None else total._replace(components=tally.totals())
+
+    def _empty_tally(self, blocks: Sequence[int]) -> Any:
+        if self.components is None or self.kind.tallies is None:
+            return None
+        components, entries = self.components.geometric, self.problem.entries
+        if entries is None:
+            return ComponentTotals(components)
+        return entries.tally(components, self.kind.tallies, blocks[0] // len(blocks))
+
+    def _run_block(self, number: int, tally: Any, buffers: Buffers) -> Found:
+        whole: Any = self.problem.counts
+        rows = whole.blocks[number]
+        ends = rows.start, rows.stop
+        if self.kind.reads:
+            counts = whole.block(*ends) if tally is None else whole.raw_block(*ends, buffers)
+        else:
+            counts = whole.empty_block(*ends)
+        prior = self.problem.loadings_prior.rows(rows)
+        summary: Any = self.problem.loadings_summary
+        part = replace(
+            self.problem,
+            counts=counts,
+            loadings_prior=prior,
+            loadings_summary=summary.on_rows(rows.start, beside=True),
+            constant=False,
+        )
+        state: Any = None if self.reader is None else State(self.reader.block(number), self.components)  # type: ignore[arg-type]
+        side, totals, more = self.work(part, state, Where(number, rows, 1, True, tally))
+        added, layout = None, None
+        if side is not None and self.writer is not None:
+            added, layout = self.writer.write(number, counts, side)
+        if totals is None:
+            return Found(None, 0.0, added, layout, more)
+        return Found(totals.components.T if totals.components.shape[1] else None, totals.loglik, added, layout, more)
+
+    def add(self, one: Found, two: Found) -> Found:
+        """Return the sum of what was found in different rows; totals of the components are added in float64."""
+        received = one.components
+        if received is not None and two.components is not None:
+            received = received.astype(np.float64, copy=False)
+            received += two.components
+        rows = None if one.rows is None or two.rows is None else one.rows + two.rows
+        return Found(received, one.loglik + two.loglik, rows, one.layout, self.kind.plus(one.more, two.more))
 
 
 class BlockedLoadings(Side):

@@ -4,6 +4,9 @@ The bytes are a tree of words and numbers, as JSON, and after it the arrays. Sum
 memory, so arrays keep their order and their padding; what is in two places of a state is written once and read as one
 object. The counts are not written: they are those of the call that reads the bytes. A file names no code: an object is
 read only as one of the classes that are listed here, whose attributes are set and whose functions are not called.
+
+Of what runs in a loop, a checkpoint keeps the attributes that its class names in `checkpointed`, or its `memory` where
+going on takes more than these; of a random generator, its state. `recall` brings all of them back.
 """
 
 from __future__ import annotations
@@ -20,10 +23,10 @@ import numpy as np
 
 from bayesnmf.data.blocks.raw import TemporaryFolder
 from bayesnmf.data.counts import Counts
-from bayesnmf.inference.blocked.files import checksums, of_block, read_rows
 from bayesnmf.inference.blocked.passes import BlockedLoadings
-from bayesnmf.inference.blocked.sides import RowLayout, RowSums
+from bayesnmf.inference.blocked.sides import RowLayout, RowSums, checksums, of_block, read_rows
 from bayesnmf.inference.checkpoints.checks import check_can_be_kept, check_is_known, check_same_files
+from bayesnmf.inference.problem import State
 from bayesnmf.inference.side import Bare, Field, Side
 from bayesnmf.kernels.cpu.factors import is_padded, padded_copy
 from bayesnmf.kernels.cpu.urn import Tokens
@@ -31,7 +34,7 @@ from bayesnmf.priors import ScaledProportions
 from bayesnmf.priors.families import FAMILIES
 
 NUMBERS = "biufc"  # kinds of arrays
-KEPT = (Bare, Side, Field, RowLayout, RowSums, ScaledProportions, Tokens)
+KEPT = (Bare, Side, Field, RowLayout, RowSums, ScaledProportions, State, Tokens)
 CLASSES: dict[str, type] = {each.__name__: each for each in KEPT}
 SEQUENCES: dict[str, Callable[[Any], Any]] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 
@@ -42,7 +45,7 @@ def to_bytes(thing: Any, counts: Counts | None, keep: Callable[[Path], str]) -> 
     Parameters
     ----------
     thing : object
-        Sides, priors, arrays and numbers, in tuples, lists and dicts.
+        Sides, priors, arrays and numbers, in tuples, lists and dicts, and what runs in a loop.
     counts : Counts
         Counts that the state may refer to.
     keep : callable
@@ -62,6 +65,25 @@ def from_bytes(content: bytes, counts: Counts | None, kept: Callable[[str], Path
     """Return the state of a loop that `to_bytes` wrote; `kept` returns the folder of loadings of a name."""
     first = 8 + int.from_bytes(content[:8], "little")
     return _Reader(memoryview(content)[first:], counts, kept).thing(json.loads(content[8:first]))
+
+
+def recall(thing: Any, kept: Any) -> None:
+    """Bring an object to where it was when its attributes were written, and what is kept of these."""
+    if isinstance(thing, np.random.Generator):
+        thing.bit_generator.state = kept
+    elif not hasattr(thing, "checkpointed"):
+        thing.memory = kept
+    else:
+        for name in thing.checkpointed:
+            if _goes_on(own := getattr(thing, name)):
+                recall(own, kept[name])
+            else:
+                setattr(thing, name, kept[name])
+
+
+def _goes_on(thing: Any) -> bool:
+    """Return whether an object stays as it is when a checkpoint is read, but for what is kept of it."""
+    return isinstance(thing, np.random.Generator) or hasattr(thing, "checkpointed") or hasattr(thing, "memory")
 
 
 def link_files(source: Path, target: Path) -> None:
@@ -92,6 +114,8 @@ class _Writer:
             return thing
         if type(thing) in (int, float):
             return [type(thing).__name__, hex(thing) if type(thing) is int else thing.hex()]
+        if _goes_on(thing):
+            return self.node(_kept_of(thing))
         if id(thing) in self._met:
             return ["again", self._met[id(thing)][0]]
         found = self._new(thing)
@@ -131,6 +155,13 @@ class _Writer:
         self.size += len(content)
         form = "number" if isinstance(given, np.generic) else padded[0] if padded else order
         return ["array", _known_type(array.dtype).str, list(array.shape), form, first]
+
+
+def _kept_of(thing: Any) -> Any:
+    if isinstance(thing, np.random.Generator):
+        return thing.bit_generator.state
+    names = getattr(thing, "checkpointed", None)
+    return thing.memory if names is None else {name: getattr(thing, name) for name in names}
 
 
 def _known_type(dtype: Any) -> np.dtype:

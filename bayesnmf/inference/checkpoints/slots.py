@@ -15,32 +15,60 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.checkpoints.checks import check_pieces
-from bayesnmf.inference.checkpoints.exact import from_bytes, to_bytes
-from bayesnmf.inference.checkpoints.files import write_pieces
-from bayesnmf.inference.checkpoints.keeper import Keeper
+from bayesnmf.inference.checkpoints.exact import from_bytes, recall, to_bytes
+from bayesnmf.inference.checkpoints.keeper import Keeper, write_pieces
 from bayesnmf.writing import remove
 
 
-class KeptSlot:
-    """The slot of a loop in the checkpoint of a `Keeper`."""
+class Slot:
+    """The place of one loop in a checkpoint.
 
-    def __init__(self, keeper: Keeper, name: str, counts: Counts | None) -> None:
-        self.keeper, self.name, self.counts = keeper, name, counts
-        self._added, self._generation, self._last = 0, 0, keeper.written
+    Parameters
+    ----------
+    keeper : Keeper or None
+        The checkpoint; None keeps nothing.
+    name : str
+        Name of the loop there.
+    counts : Counts, optional
+        Counts that its state may refer to.
+    """
+
+    def __init__(self, keeper: Keeper | None, name: str = "", counts: Counts | None = None) -> None:
+        self._keeper, self.name, self.counts = keeper, name, counts
+        self._added, self._generation, self._last = 0, 0, 0.0 if keeper is None else keeper.written
         self._lost = False  # whether a piece could not be kept, to which all that follows would refer
         self._rows: list[set[str]] = [set(), set()]  # folders of loadings that the two generations refer to
 
+    @property
+    def keeper(self) -> Keeper:
+        """The checkpoint, where there is one."""
+        assert self._keeper is not None
+        return self._keeper
+
+    def recall(self, loop: Any) -> Literal["new", "begun", "ended"]:
+        """Bring a loop to where it had been left; return whether there was anything, and whether it had ended."""
+        ended = self.result()
+        begun = self.snapshot() if ended is None else ended
+        if begun is None:
+            return "new"
+        recall(loop, begun)
+        return "begun" if ended is None else "ended"
+
     def result(self) -> Any:
         """Return what the loop had returned, if it had ended; else None."""
+        if self._keeper is None:
+            return None
         added, thing = self._read(self.keeper.find(self.name)) or (0, None)
         return thing if self._has_pieces(added) else None
 
     def snapshot(self) -> Any:
         """Return the newest whole snapshot of the loop, or None."""
+        if self._keeper is None:
+            return None
         found = [each for each in map(self.keeper.read, self._paths()) if each is not None and self.name in each.places]
         found.sort(key=lambda each: each.about["generation"])
         for each in found:
@@ -55,7 +83,7 @@ class KeptSlot:
 
     def due(self) -> bool:
         """Return whether it is time for a snapshot."""
-        return time.monotonic() - self._last >= self.keeper.seconds
+        return self._keeper is not None and time.monotonic() - self._last >= self._keeper.seconds
 
     def save(self, thing: Any) -> None:
         """Write a snapshot in place of the older one of two; what it refers to is written first."""
@@ -73,6 +101,8 @@ class KeptSlot:
 
     def add(self, thing: Any) -> None:
         """Add a piece that later snapshots refer to by its number."""
+        if self._keeper is None:
+            return
         rows: set[str] = set()
         kept = False
         with self._told():
@@ -84,11 +114,14 @@ class KeptSlot:
     def pieces(self, number: int) -> list[Any]:
         """Return the first pieces."""
         found = [self._read(self.keeper.find(self._piece(each))) for each in range(number)]
-        check_pieces(found, self.keeper.folder)
+        if found:
+            check_pieces(found, self.keeper.folder)
         return found
 
     def end(self, thing: Any) -> None:
         """Store the result of the loop; its snapshots are no longer needed."""
+        if self._keeper is None:
+            return
         rows: set[str] = set()
         with self._told():
             content = self._bytes((self._added, thing), rows)
@@ -134,13 +167,21 @@ class KeptSlot:
             return None
 
 
-def slot_of(keeper: Keeper, kind: str, counts: Counts | None) -> KeptSlot:
-    """Return the slot of the next loop of a checkpoint."""
-    keeper.loops += 1
-    return KeptSlot(keeper, f"{keeper.loops:05d}-{kind}", counts)
-
-
+NOWHERE = Slot(None)  # of loops that are not kept
 KEEPER: ContextVar[Keeper | None] = ContextVar("keeper", default=None)  # of the fit that runs
+
+
+def slot_of(keeper: Keeper | None, kind: str, counts: Counts | None) -> Slot:
+    """Return the slot of the next loop of a checkpoint, or one that keeps nothing."""
+    if keeper is None:
+        return NOWHERE
+    keeper.loops += 1
+    return Slot(keeper, f"{keeper.loops:05d}-{kind}", counts)
+
+
+def next_slot(kind: str, counts: Counts | None) -> Slot:
+    """Return the slot of the next loop of the fit that runs, or one that keeps nothing."""
+    return slot_of(KEEPER.get(), kind, counts)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.ascent.settled_loadings import settle_loadings
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.response.coupled import Coupled, Tilt
-from bayesnmf.inference.response.solving import solve
+from bayesnmf.inference.response.spread import solve
 from bayesnmf.inference.sides import objective
 
 GRADIENT = 1e-8

@@ -1,4 +1,16 @@
-"""Covariances of linear response: of chosen sums exactly, and variances of all entries from draws."""
+"""Covariances of linear response: of chosen sums exactly, and variances of all entries from draws.
+
+Their equations are solved by conjugate gradients, or by an inverse where they are few; draws come from Lanczos' method.
+
+The curvature of the log marginal likelihood of effects β follows from them by Louis' identity (1982)::
+
+    I(β) = E[−∂² log p(u | β)] − Cov(∂ log p(u | β)) + prior precision
+
+The posterior of the loadings u depends on β, so that the first term alone, which takes them as known, makes intervals
+too narrow. The covariance of the loadings of a row is that of the linear response of q given the components: with the
+allocations of counts that components share, which q alone leaves out. For Gammas whose allocations are known this is
+the information of a negative binomial regression on the counts of a component.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +22,143 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
+from scipy.special import digamma, polygamma
 
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.response.coupled import Coupled, Tilt
-from bayesnmf.inference.response.solving import FELT, FEW, Inverse, draw, solve
 from bayesnmf.inference.side_by_side import side_by_side
+from bayesnmf.priors.gamma import Gamma
 from bayesnmf.types import Array
 
+TOL = 1e-6  # of the length of the residual; variances are then accurate to its square
+MOST_PRODUCTS = 2000
+FEW = 1500  # equations: as many products, and an inverse in memory
+LOST = 1e-13  # of the largest curvature: directions flatter than this have no solution
+FELT = 1e-8  # of the right side: what lies along a flat direction by rounding alone
 DRAWN_TO = 1e-3  # tolerance of a draw, far below its Monte Carlo error
 LEAST_DRAWS, MOST_DRAWS = 16, 256
 PRODUCTS = 50  # of a solution by conjugate gradients, roughly: an inverse pays for more than this share of solutions
+
+
+class Solved(NamedTuple):
+    """Solution x of (I − J) x = b.
+
+    `strict` is False if the search met a direction in which the bound does not curve downwards; `finished` if it ended
+    within its number of products. Otherwise x is where the search stopped. `products` counts products with I − J.
+    """
+
+    x: Array
+    strict: bool
+    finished: bool
+    products: int
+
+
+def solve(coupled: Coupled, b: Array, tol: float = TOL, most: int = MOST_PRODUCTS) -> Solved:
+    """Solve (I − J) x = b by conjugate gradients with the Fisher information as inner product."""
+    x, left = np.zeros_like(b), b.copy()
+    squares = first = float(left @ coupled.product_of_fisher(left))
+    direction = left.copy()
+    for done in range(most):
+        if squares <= tol**2 * first or squares == 0:
+            return Solved(x, True, True, done)
+        curved = coupled.product(direction)
+        curvature = float(direction @ coupled.product_of_fisher(curved))
+        if not curvature > 0:
+            return Solved(x, False, True, done)
+        length = squares / curvature
+        x += length * direction
+        left -= length * curved
+        before, squares = squares, float(left @ coupled.product_of_fisher(left))
+        direction = left + squares / before * direction
+    return Solved(x, True, False, most)
+
+
+class Inverse:
+    """The inverse of F (I − J), dense: the covariance of what the components and the rates respond with.
+
+    Attributes
+    ----------
+    strict : bool
+        Whether the bound curves downwards in every direction.
+    flat : ndarray
+        Directions, one a row, in which it does not curve at all; solutions along them are NaN.
+    """
+
+    def __init__(self, coupled: Coupled) -> None:
+        length = coupled.length
+        curved = np.empty((length, length))
+        for row, unit in zip(curved, np.eye(length), strict=True):
+            row[:] = coupled.product_of_fisher(coupled.product(unit))
+        # Natural parameters have different units, so each is measured by its own curvature.
+        own = np.abs(np.diag(curved))
+        unit = 1 / np.sqrt(np.where(own > 0, own, 1.0))
+        scaled = unit[:, None] * curved * unit
+        values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
+        flat = np.abs(values) <= LOST * np.abs(values).max(initial=0.0)
+        self.strict = bool(np.all(values > 0) and not flat.any())
+        self.vectors, self.values = (unit[:, None] * vectors)[:, ~flat], values[~flat]
+        self.flat = (unit[:, None] * vectors)[:, flat].T
+        self.coupled = coupled
+
+    def solve(self, b: Array) -> Array:
+        """Return x with (I − J) x = b."""
+        changed = self.coupled.product_of_fisher(b)
+        if np.abs(self.flat @ changed).max(initial=0.0) > FELT * np.abs(changed).max(initial=0.0):
+            return np.full_like(b, np.nan)
+        along = self.vectors.T @ changed
+        return np.asarray(self.vectors @ (along / self.values))
+
+    def roots(self) -> tuple[Array, Array]:
+        """Return vectors, one a row, and signs: the signed sum of their squares is the covariance."""
+        return (self.vectors / np.sqrt(np.abs(self.values))).T, np.sign(self.values)
+
+
+def draw(coupled: Coupled, rng: np.random.Generator, tol: float, most: int = 300) -> tuple[Array, Array, bool]:
+    """Draw a vector whose covariance is the inverse of F (I − J), by Lanczos' method.
+
+    With w a draw from the inverse of F, this is (I − J)^(−1/2) w. It is taken from the Krylov space that I − J and w
+    span, which is made larger until the draw changes by at most `tol` of its length.
+
+    Returns
+    -------
+    drawn, w : ndarray
+        The draw, and the draw w that it was made from.
+    strict : bool
+        Whether no direction was met in which the bound does not curve downwards.
+    """
+    w = coupled.draw(rng)
+    length = np.sqrt(w @ coupled.product_of_fisher(w))
+    basis, before = [w / length], np.zeros(0)
+    diagonal: list[float] = []
+    beside: list[float] = []
+    for done in range(min(most, coupled.length)):
+        after = coupled.product(basis[-1])
+        fisher = coupled.product_of_fisher(after)
+        diagonal.append(float(basis[-1] @ fisher))
+        after -= diagonal[-1] * basis[-1] + (beside[-1] * basis[-2] if beside else 0.0)
+        squares = float(after @ coupled.product_of_fisher(after))
+        beside.append(max(squares, 0.0) ** 0.5)
+        if done % 5 == 4 or beside[-1] < 1e-12 or done + 1 == min(most, coupled.length):
+            found, strict = _first_column(diagonal, beside[:-1])
+            if not strict:
+                return np.full_like(w, np.nan), w, False
+            change = found - np.concatenate([before, np.zeros(len(found) - len(before))])
+            before = found
+            if beside[-1] < 1e-12 or np.linalg.norm(change) <= tol * np.linalg.norm(found):
+                break
+        basis.append(after / beside[-1])
+    drawn = sum(weight * vector for weight, vector in zip(before, basis, strict=False))
+    return np.asarray(length * drawn), w, True
+
+
+def _first_column(diagonal: list[float], beside: list[float]) -> tuple[Array, bool]:
+    """Return the first column of the inverse square root of a tridiagonal matrix, and whether it is positive."""
+    from scipy.linalg import eigh_tridiagonal
+
+    values, vectors = eigh_tridiagonal(diagonal, beside)
+    if values.min() <= 0:
+        return np.zeros(len(values)), False
+    return np.asarray(vectors @ (vectors[0] / np.sqrt(values))), True
 
 
 class Sides(NamedTuple):
@@ -243,3 +383,39 @@ class _Squares:
         with np.errstate(invalid="ignore", divide="ignore"):
             relative = np.nanmax(np.where(variance > 0, of_variance / (2 * variance), 0.0), initial=0.0)
         return max(int(np.ceil(self.number * (relative / error) ** 2)) - self.number, 0)
+
+
+def information_of_effects(problem: Problem, state: State, threads: int | None = None) -> Array:
+    """Return the information of the effects of a mean field, (K p, K p), component by component, prior included."""
+    prior: Any = problem.loadings_prior
+    q: Any = state.loadings.conditional
+    rows = Coupled(problem, state, threads).rows
+    terms = _of_gammas if isinstance(prior.plain, Gamma) else _of_proportions
+    of_rows = terms(prior.given, q, rows)
+    p, rank = prior.effects.shape
+    found = np.einsum("ikl,ip,iq->kplq", of_rows, prior.design, prior.design, optimize=True)
+    return np.asarray(found.reshape(rank * p, rank * p)) + np.diag(np.tile(prior.precision[:, 0], rank))
+
+
+def _of_gammas(given: Any, q: Any, rows: Array) -> Array:
+    """Return the information of the linear predictors of each row, (n, K, K), given covariances of log loadings."""
+    shape, rate = np.broadcast_arrays(*(np.asarray(each, np.float64) for each in (q.shape, q.rate)))
+    a, slope = np.broadcast_to(given.shape, shape.shape), np.asarray(given.rate)  # slope of the score in u
+    trigamma = polygamma(1, shape)
+    mixed = rows / (trigamma[:, :, None] * trigamma[:, None, :])
+    mixed[:, *np.diag_indices(shape.shape[1])] += shape - 1 / trigamma
+    scores = (slope / rate)[:, :, None] * mixed * (slope / rate)[:, None, :]
+    found = -scores
+    found[:, *np.diag_indices(a.shape[1])] += slope * shape / rate
+    return found
+
+
+def _of_proportions(given: Any, q: Any, rows: Array) -> Array:
+    """Return the information of the linear predictors of each row, (n, K, K), given covariances of log proportions."""
+    alpha = np.asarray(given.concentration, np.float64)
+    expected_log = q.proportions.expected_log() if hasattr(q, "proportions") else q.expected_log()
+    total = alpha.sum(axis=1, keepdims=True)
+    found = -alpha[:, :, None] * (rows + polygamma(1, total)[:, :, None]) * alpha[:, None, :]
+    own = alpha**2 * polygamma(1, alpha) - alpha * (digamma(total) - digamma(alpha) + expected_log)
+    found[:, *np.diag_indices(alpha.shape[1])] += own
+    return found

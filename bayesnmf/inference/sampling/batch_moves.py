@@ -20,7 +20,7 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.marginal_gibbs import untied
 from bayesnmf.inference.sampling.scales import sums_over_rows
 from bayesnmf.inference.side import Side
-from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
+from bayesnmf.kernels.cpu.draws import gamma_draws
 from bayesnmf.kernels.cpu.orbits import log_scales
 from bayesnmf.types import Array
 

@@ -17,8 +17,7 @@ import numpy as np
 
 from bayesnmf.data.batched import SHAPE
 from bayesnmf.data.dispersed import LEAST
-from bayesnmf.inference.blocked.passes import pass_over_rows
-from bayesnmf.inference.blocked.tasks import Pass
+from bayesnmf.inference.blocked.passes import Pass, pass_over_rows
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import with_drawn_rates

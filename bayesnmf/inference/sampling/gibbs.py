@@ -1,20 +1,31 @@
-"""Gibbs sampling: draw allocations given both sides, then each side given its totals.
+"""Gibbs sampling, in three ways: what a sweep of each draws, and the loop that records their chains.
 
-S_i:j | θ, β ~ Multinomial(X_ij, φ_i:j). Then θ is drawn from its conditional given S and β, and β given S and the new θ
-([K] section 3; mathematics.md section 4). Only the totals of the allocations are kept. If both sides have Gamma priors,
-the scale of every component is then drawn, too.
+*Allocations*: draw allocations given both sides, then each side given its totals. S_i:j | θ, β ~ Multinomial(X_ij,
+φ_i:j). Then θ is drawn from its conditional given S and β, and β given S and the new θ ([K] section 3; mathematics.md
+section 4). Only the totals of the allocations are kept. If both sides have Gamma priors, the scale of every component
+is then drawn, too.
+
+*Marginal*: draw the entries of both sides with the allocations summed out (`marginal_gibbs`).
+
+*Collapsed*: draw the component of every single count given all others, with both sides integrated out. The chain
+consists of assignments alone. For each kept draw, loadings and components are drawn from their conditionals given its
+totals, so the posterior is the same as that of plain Gibbs sampling ([K] 7-9; mathematics.md section 4). Components
+must be on the simplex.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bayesnmf.inference.ascent.course import NOWHERE, Progress, Slot
-from bayesnmf.inference.blocked.passes import pass_over_rows
+from bayesnmf.inference.ascent.course import Progress
+from bayesnmf.inference.blocked.passes import Pass, pass_over_rows
 from bayesnmf.inference.blocked.sides import RowSums
-from bayesnmf.inference.blocked.tasks import Pass
+from bayesnmf.inference.checkpoints.slots import NOWHERE, Slot
+from bayesnmf.inference.marginal.allocation_model import urn_of
 from bayesnmf.inference.missing import imputes, seeds_of_missing
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.batch_moves import with_batch_moves
@@ -25,14 +36,15 @@ from bayesnmf.inference.sampling.clusters import (
     with_clusters,
     with_rates,
 )
-from bayesnmf.inference.sampling.draws_on_disk import RunningOnDisk
-from bayesnmf.inference.sampling.running_moments import Running
+from bayesnmf.inference.sampling.marginal_gibbs import Factors, factors_of, state_of
+from bayesnmf.inference.sampling.running_moments import Running, RunningOnDisk
 from bayesnmf.inference.sampling.scales import moves_scales, with_scale_moves
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import Where, objective, update_components, update_loadings
+from bayesnmf.inference.sides import Where, allocate, objective, update_components, update_loadings
 from bayesnmf.inference.starts.states import skip_rows
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.sampling import sampled_allocations
+from bayesnmf.kernels.cpu.urn import Tokens, assign_tokens, reassign_tokens
 from bayesnmf.types import Array
 
 
@@ -137,15 +149,12 @@ class Sweeps(Protocol):
 
     Attributes
     ----------
-    memory : object
-        What a checkpoint keeps of it, with the state of its random generator.
     progress : callable or None
         What a long sweep calls now and then, so that it can raise an exception.
     dispersion : DispersionDraws
         Dispersion and effects of the last draw.
     """
 
-    memory: Any
     progress: Progress | None
     dispersion: DispersionDraws
 
@@ -165,33 +174,18 @@ class Recording:
         Moments that every draw is added to.
     """
 
+    checkpointed = "done", "thin", "log_joint", "beside", "sweeps", "running", "_places", "_added"
+
     def __init__(self, sweeps: Sweeps, slot: Slot = NOWHERE, running: Running | RunningOnDisk | None = None) -> None:
         self.sweeps, self.slot, self.running = sweeps, slot, running
-        self.kept: list[Any] = []
         self.log_joint: list[float] = []
         self.beside: list[dict[str, Array]] = []
         self.done, self.thin = 0, 1
         self._places: list[int] = []  # of the kept draws among the pieces of the slot
         self._added = 0
-        ended = slot.result()
-        self._ended = ended is not None
-        begun = slot.snapshot() if ended is None else ended
-        if begun is not None:
-            self.done, self.thin, self._added, places, self.log_joint, self.beside, sweeps.memory, kept = begun
-            pieces = slot.pieces(self._added)
-            self._places = places.tolist()
-            self.kept = [pieces[place] for place in self._places]
-            if running is not None:
-                running.memory = kept
-
-    @property
-    def memory(self) -> tuple[Any, ...]:
-        """What a checkpoint keeps, beside the draws."""
-        places = np.array(self._places, np.int64)
-        running = self.running and self.running.memory
-        return (
-            self.done, self.thin, self._added, places, self.log_joint, self.beside, self.sweeps.memory, running
-        )  # fmt: skip
+        self._ended = slot.recall(self) == "ended"
+        pieces = slot.pieces(self._added)
+        self.kept = [pieces[place] for place in self._places]
 
     def run(self, schedule: Schedule, progress: Progress | None) -> Chain:
         """Run the chain to the end of a schedule and return its draws; after Ctrl-C, the draws so far."""
@@ -200,7 +194,7 @@ class Recording:
         try:
             for done in range(self.done, schedule.sweeps + 1):
                 if self.slot.due():
-                    self.slot.save(self.memory)
+                    self.slot.save(self)
                 is_draw = done > schedule.warmup and (done - schedule.warmup) % schedule.thin == 0
                 state, value = self.sweeps(is_draw)
                 if is_draw:
@@ -218,7 +212,7 @@ class Recording:
     def end(self) -> None:
         """Say that the chain has ended, so that a later call has its draws at once."""
         if not self._ended:
-            self.slot.end(self.memory)
+            self.slot.end(self)
 
     def _thin_to(self, thin: int) -> None:
         """Drop the draws that a chain with this many sweeps per draw would not have."""
@@ -256,6 +250,8 @@ def record_chain(sweeps: Sweeps, schedule: Schedule, progress: Progress | None) 
 class Allocating:
     """Sweeps that draw allocations; each computes the log joint of the state before it, which is returned with it."""
 
+    checkpointed = "state", "rng", "dispersion"
+
     def __init__(self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> None:
         self.dispersion = DispersionDraws(problem, rng, threads)
         self.state, self.rng, self.threads = state, rng, threads
@@ -267,15 +263,6 @@ class Allocating:
         before = self.dispersion.draw_effects_at(before)
         self.state, log_joint = sweep(self.dispersion.given, before, self.rng, self.threads)
         return before, log_joint
-
-    @property
-    def memory(self) -> Any:
-        return tuple(self.state), self.rng.bit_generator.state, self.dispersion.memory
-
-    @memory.setter
-    def memory(self, kept: Any) -> None:
-        sides, self.rng.bit_generator.state, self.dispersion.memory = kept
-        self.state = State(*sides)
 
 
 def gibbs_chain(
@@ -298,3 +285,136 @@ def gibbs_chain(
         Number of sweeps, and draws to keep.
     """
     return record_chain(Allocating(problem, state, rng, threads), schedule, progress)
+
+
+def marginal_gibbs_chain(
+    problem: Problem,
+    state: State,
+    rng: np.random.Generator,
+    schedule: Schedule,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Chain:
+    """Run one chain; parameters as in `bayesnmf.inference.sampling.gibbs.gibbs_chain`.
+
+    The log joint is computed for draws alone, and reported as NaN for all other sweeps.
+    """
+    return record_chain(Entries(problem, state, rng, threads), schedule, progress)
+
+
+class Entries:
+    """Sweeps over the entries; the start is returned first, as it is."""
+
+    def __init__(self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> None:
+        self.state, self.rng, self.threads = state, rng, threads
+        self.dispersion = DispersionDraws(problem, rng, threads)
+        self.progress: Progress | None = None
+        self.factors: Factors | None = None
+
+    def __call__(self, keep: bool) -> tuple[State, float]:
+        problem = self.dispersion.problem
+        if self.factors is None:
+            self.factors = factors_of(problem, self.state, self.rng)
+            return self.state, np.nan
+        counts = problem.counts
+        if counts.in_clusters or counts.has_entry_rates or counts.has_factors:
+            self._draw_noise(self.factors)
+        self.factors.sweep(self.threads)
+        if counts.has_factors:
+            self._move_scales(self.factors)
+        if self.dispersion.effects is not None:
+            self._draw_effects(self.factors)
+        if counts.has_entry_rates or counts.has_factors:  # in the unit that a checkpoint is read in
+            self.factors.see(self.dispersion.problem)
+        if not keep:
+            return self.state, np.nan
+        problem = self.dispersion.problem
+        state = state_of(self.factors, problem)
+        return state, objective(problem, state, log_likelihood_at(problem, state, self.threads))
+
+    def _draw_noise(self, factors: Factors) -> None:
+        """Draw the dispersion, and the clusters or rates that the next sweep is given."""
+        state = state_of(factors, self.dispersion.problem)
+        self.dispersion.draw(state)
+        problem = self.dispersion.given
+        given = state, seed_of_noise(problem, self.rng), self.threads
+        factors.see(with_clusters(with_rates(problem, *given), *given))
+
+    def _draw_effects(self, factors: Factors) -> None:
+        """Draw the effects of covariates, and scales of components with them."""
+        loadings = factors.loadings()
+        v = self.dispersion.draw_effects(loadings, (factors.beta[0] / factors.features).T)
+        if v is not None:
+            factors.theta *= np.exp(-v)
+            factors.beta *= np.exp(v)
+        factors.problem = replace(factors.problem, loadings_prior=self.dispersion.problem.loadings_prior)
+
+    def _move_scales(self, factors: Factors) -> None:
+        """Move the scales of features and of rows of batches, beside those of drawn factors of batches."""
+        given = self.dispersion.given
+        moved, of_batches = with_batch_moves(given, state_of(factors, given), self.rng)
+        self.dispersion.take_factors(of_batches)
+        factors.theta[0] = moved.loadings.matrix * factors.rows
+        factors.beta[0] = moved.components.matrix.T * factors.features
+
+    @property
+    def memory(self) -> Any:
+        return self.factors and self.factors.memory, self.rng.bit_generator.state, self.dispersion.memory
+
+    @memory.setter
+    def memory(self, kept: Any) -> None:
+        factors, state, self.dispersion.memory = kept
+        if factors is not None:
+            self.factors = factors_of(self.dispersion.problem, self.state, self.rng)
+            self.factors.memory = factors
+        self.rng.bit_generator.state = state
+
+
+def collapsed_gibbs_chain(
+    problem: Problem,
+    state: State,
+    rng: np.random.Generator,
+    schedule: Schedule,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Chain:
+    """Run one chain; parameters as in `bayesnmf.inference.sampling.gibbs.gibbs_chain`.
+
+    The first assignments are drawn given the factors of `state`. A sweep uses one thread; `threads` are for the log
+    joint, which is computed only for kept draws and reported as NaN for all others. During a long sweep `progress` is
+    called several times with the previous sweep, so that it can raise an exception.
+    """
+    return record_chain(Reassigning(problem, state, rng, threads), schedule, progress)
+
+
+class Reassigning:
+    """Sweeps over all single counts; the first one assigns them given the factors of the start."""
+
+    checkpointed = "state", "tokens", "done", "rng"
+
+    def __init__(self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> None:
+        self.problem, self.state, self.rng, self.threads = problem, state, rng, threads
+        self.progress: Progress | None = None
+        self.dispersion = DispersionDraws(problem, rng, threads)
+        rank, m = state.components.matrix.shape
+        self.urn = urn_of(problem.loadings_prior, problem.components_prior, rank, m)  # type: ignore[arg-type]
+        self.tokens: Tokens | None = None
+        self.done = -1
+
+    def __call__(self, keep: bool) -> tuple[State, float]:
+        problem, seed, matrix = self.problem, int(self.rng.integers(2**63)), self.problem.counts.matrix
+        if self.tokens is None:
+            factors = self.state.loadings.geometric, self.state.components.geometric
+            self.tokens = assign_tokens(matrix, *factors, seed, self._call_progress)
+        else:
+            reassign_tokens(matrix, self.tokens, self.urn, seed, self._call_progress)
+        self.done += 1
+        if not keep:
+            return self.state, math.nan
+        state = update_loadings(problem, self.state, self.tokens.loadings)
+        self.state = update_components(problem, state, self.tokens.components.T)
+        return self.state, objective(problem, self.state, allocate(problem, self.state, self.threads).loglik)
+
+    def _call_progress(self) -> None:
+        if self.progress is not None:
+            self.progress(self.done, math.nan, self.state)

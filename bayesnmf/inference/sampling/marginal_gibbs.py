@@ -25,14 +25,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts, Lines
-from bayesnmf.inference.blocked.passes import pass_over_rows
-from bayesnmf.inference.blocked.tasks import Pass
+from bayesnmf.inference.blocked.passes import Pass, pass_over_rows
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.scales import Terms, log_scales_of, terms_of
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import ROUNDING, Where
+from bayesnmf.kernels.cpu.draws import gamma_draws
 from bayesnmf.kernels.cpu.entries import LEAST, draw_entries
-from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 from bayesnmf.kernels.cpu.orbits import shear_components
 from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.values import ScaledProportions, rows_of_value, separate_scale

@@ -1,6 +1,6 @@
 """Sample which known components are present in each row, with what the rows share: prevalence, shape and dispersion.
 
-Rows are drawn by `bayesnmf.kernels.cpu.presence_draws`. Given which components are present, the chance π_k of each has
+Rows are drawn by `bayesnmf.kernels.cpu.presence`. Given which components are present, the chance π_k of each has
 the prior Beta(c m, c (1 − m)), whose mean m and weight c are drawn by Metropolis steps with π summed out; so are the
 shape a of the loadings, whose shares are Dirichlet(a), and the dispersion.
 
@@ -31,11 +31,18 @@ from scipy.sparse import csc_array, csr_array, vstack
 from scipy.special import betaln, expit, gammaln
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.inference.ascent.course import next_slot
+from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.kernels.cpu.clusters import drawn_clusters_of_entries
-from bayesnmf.kernels.cpu.presence_draws import draw_presence, judge_presence, refit_presence
+from bayesnmf.kernels.cpu.presence import (
+    LINEAR,
+    POISSON,
+    QUADRATIC,
+    Model,
+    draw_presence,
+    judge_presence,
+    refit_presence,
+)
 from bayesnmf.kernels.cpu.sampling import sampled_allocations
-from bayesnmf.kernels.cpu.supports import LINEAR, POISSON, QUADRATIC, Model
 from bayesnmf.kernels.cpu.threads import one_blas_thread
 from bayesnmf.noise.abilities import Dispersed, Noise
 from bayesnmf.types import Array
@@ -46,6 +53,17 @@ STRENGTH, STRENGTH_SPREAD = 5000.0, 1.0  # median, and standard deviation of the
 LEAST_STRENGTH = 1000.0  # of what is learned: with less, flat spectra have cosines below 0.95 with what they were
 LEAST = 1e-290  # of means
 LEAST_SPREAD = 1e-6  # of dispersions
+EXPECTED = 5.0  # components of a row, before the counts are seen
+MOVES = 8  # of all loadings of a row, in a round
+AGAIN, WARM = 5, 20  # times as many moves, and rounds of warm-up, of rows that are drawn again
+HEATED, FALL, COLD = 30, 0.88, 0.02  # rounds of dispersion that falls from 1, its factor a round, and where it ends
+FREE_FROM = 20  # round from which on chances and shape are drawn, which the first supports would lead astray
+SHAPE, SHAPE_SPREAD = 1.5, 0.5  # median of the shape, and standard deviation of its logarithm
+WEIGHT, WEIGHT_SPREAD = 5.0, 1.5  # of the Beta prior of the chances, in the same way
+DISPERSION, DISPERSION_SPREAD = 0.3, 2.0  # as for fits
+BETWEEN_FEATURES, FEATURE_STEP = 1.0, 0.4  # sd of the logarithms of dispersions of features, and the width of a step
+STEPS, DISPERSION_STEPS = 10, (0.5, 0.1, 0.1)  # of Metropolis; widths of those of the dispersion, the first to travel
+FEWEST = 4  # rounds kept, from which on a chain that Ctrl-C ends has a result
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,32 +104,34 @@ class Catalogue:
 
 
 def draw_components(
-    entries: tuple[Array, Array], loadings: Array, components: Array, concentration: Array, noise: tuple[int, Array],
-    rng: np.random.Generator,
+    counts: Array, missing: Array, loadings: Array, components: Array, concentration: Array, variance: int,
+    dispersion: Array, rng: np.random.Generator,
 ) -> None:  # fmt: skip
     """Replace the last components by draws given everything else.
 
     Parameters
     ----------
-    entries : tuple of ndarray (n, m)
-        Counts, and which entries are missing, or no rows if none is.
+    counts : ndarray (n, m)
+    missing : ndarray of bool (n or 0, m)
+        Which entries are missing; no rows if none is.
+    loadings : ndarray (n, K)
     components : ndarray (K, m)
         Components, which are written into.
     concentration : ndarray (E, m)
         Concentrations of the priors of the last ones.
-    noise : tuple
-        Variance, and dispersions (m,) (`bayesnmf.kernels.cpu.supports`).
+    variance : int
+        How the variance grows (`bayesnmf.kernels.cpu.presence`).
+    dispersion : ndarray (m,)
     """
-    (counts, missing), (variance, spread) = entries, noise
     rates, counted = np.ones(counts.shape), counts
     means = np.maximum(loadings @ components, LEAST)
     if variance == QUADRATIC:
-        rates = rng.gamma(counts + 1 / spread) / (means + 1 / spread)
+        rates = rng.gamma(counts + 1 / dispersion) / (means + 1 / dispersion)
     if variance == LINEAR:
         some = counts > 0
         counted = np.zeros(counts.shape)
-        rates *= np.log1p(spread) / spread
-        counted[some] = drawn_clusters_of_entries(counts[some], (means / spread)[some], int(rng.integers(2**63)))
+        rates *= np.log1p(dispersion) / dispersion
+        counted[some] = drawn_clusters_of_entries(counts[some], (means / dispersion)[some], int(rng.integers(2**63)))
     if len(missing):
         rates[missing] = 0.0
     shared = sampled_allocations(csr_array(counted), loadings, components, int(rng.integers(2**63)))
@@ -120,19 +140,6 @@ def draw_components(
     unseen = rng.poisson(components[first:] * (spent.max(axis=1, keepdims=True) - spent))
     drawn = np.maximum(rng.gamma(concentration + shared.components[first:] + unseen), LEAST)
     components[first:] = drawn / drawn.sum(axis=1, keepdims=True)
-
-
-EXPECTED = 5.0  # components of a row, before the counts are seen
-MOVES = 8  # of all loadings of a row, in a round
-AGAIN, WARM = 5, 20  # times as many moves, and rounds of warm-up, of rows that are drawn again
-HEATED, FALL, COLD = 30, 0.88, 0.02  # rounds of dispersion that falls from 1, its factor a round, and where it ends
-FREE_FROM = 20  # round from which on chances and shape are drawn, which the first supports would lead astray
-SHAPE, SHAPE_SPREAD = 1.5, 0.5  # median of the shape, and standard deviation of its logarithm
-WEIGHT, WEIGHT_SPREAD = 5.0, 1.5  # of the Beta prior of the chances, in the same way
-DISPERSION, DISPERSION_SPREAD = 0.3, 2.0  # as for fits
-BETWEEN_FEATURES, FEATURE_STEP = 1.0, 0.4  # sd of the logarithms of dispersions of features, and the width of a step
-STEPS, DISPERSION_STEPS = 10, (0.5, 0.1, 0.1)  # of Metropolis; widths of those of the dispersion, the first to travel
-FEWEST = 4  # rounds kept, from which on a chain that Ctrl-C ends has a result
 
 
 class Drawn(NamedTuple):
@@ -347,9 +354,11 @@ class Setting:
         share, model, seed = np.zeros(state.loadings.shape), self.model(state, heat), int(rng.integers(2**63))
         draw_presence(self.counts.matrix, model, seed, MOVES, afresh, state.loadings, share)
         if free and len(self.origin):
-            entries, noise = (self.counts.dense, self.missing), (model.variance, model.dispersion)
             concentration = state.strength * self.origin + self.floors
-            draw_components(entries, state.loadings, state.components, concentration, noise, rng)
+            draw_components(
+                self.counts.dense, self.missing, state.loadings, state.components, concentration, model.variance,
+                model.dispersion, rng,
+            )  # fmt: skip
             if self.moving and self.catalogue.strength is None:
                 self._draw_strength(state, rng)
         if free:

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesnmf.inference.blocked.passes import pass_over_rows
-from bayesnmf.inference.blocked.tasks import Pass
+from bayesnmf.inference.blocked.passes import Pass, pass_over_rows
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sides import Where
 from bayesnmf.kernels.cpu.orbits import log_scales

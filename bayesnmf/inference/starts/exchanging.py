@@ -1,19 +1,13 @@
-"""Exchange components: merge one into another, and split a third in its place.
-
-Two optima of the same counts mostly differ in a few components: one uses two components where one would be enough, and
-the other uses the second component elsewhere. An exchange leads to the higher
-optimum faster than a new start. On large counts, where trials take long, only components that carry nothing of their
-own are merged. What no exchange betters is left as it is, since the objective asks for it: the prior is then too even
-for so many components.
-
-An ascent with exchanges runs in several stages (`Climb`), as one ascent with one trace and one status.
-
-Exchanges of components: merge two similar components, and split one that two components would fit better.
+"""Exchange components: merge two similar ones, and split a third that two would fit better in their place.
 
 At a local optimum, often two components share the counts that one could explain, and another explains counts that need
-two. Ueda, Nakano, Ghahramani & Hinton 2000, *SMEM algorithm for mixture models*, leave local optima of mixtures in this
-way. Here exchanges are proposed by the likelihood alone, at the current allocations, and then tried by some iterations
-on the objective itself.
+two: an exchange leads to a higher optimum faster than a new start. Ueda, Nakano, Ghahramani & Hinton 2000, *SMEM
+algorithm for mixture models*, leave local optima of mixtures in this way. Here exchanges are proposed by the likelihood
+alone, at the current allocations, and then tried by some iterations on the objective itself. On large counts, where
+trials take long, only components that carry nothing of their own are merged. What no exchange betters is left as it is,
+since the objective asks for it: the prior is then too even for so many components.
+
+An ascent with exchanges runs in several stages (`Climb`), as one ascent with one trace and one status.
 """
 
 from __future__ import annotations
@@ -35,8 +29,9 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sides import allocate, objective
 from bayesnmf.inference.starts.states import data_state, flat_problem, state_after_steps, state_of_totals
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, NO_CHANCE
-from bayesnmf.kernels.cpu.allocation import Totals, row_blocks
+from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.dense import entry_allocations
+from bayesnmf.kernels.cpu.threads import row_blocks
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.pair import favoured

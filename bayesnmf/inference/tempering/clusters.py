@@ -23,9 +23,9 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from bayesnmf.data.clustered import ClusteredCounts
-from bayesnmf.inference.draw import Draw
 from bayesnmf.inference.problem import Problem
 from bayesnmf.inference.sampling.marginal_gibbs import Factors
+from bayesnmf.inference.side import Draw
 from bayesnmf.inference.tempering.target import Change, Target, target_of
 from bayesnmf.kernels.cpu.clusters import drawn_clusters_of_entries, sums_of_entries
 from bayesnmf.kernels.cpu.likelihood import LEAST as LEAST_MEAN

@@ -17,9 +17,9 @@ import numpy as np
 from scipy.special import gammaln
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.inference.draw import Draw
 from bayesnmf.inference.problem import Problem
 from bayesnmf.inference.sampling.marginal_gibbs import Factors
+from bayesnmf.inference.side import Draw
 from bayesnmf.kernels.cpu.likelihood import log_likelihoods
 from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet
 from bayesnmf.priors.values import ScaledProportions, separate_scale

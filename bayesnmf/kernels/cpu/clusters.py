@@ -7,18 +7,18 @@ Chinese restaurant: Σ_{t<x} Bernoulli(λ / (λ + ts)).
 from __future__ import annotations
 
 import math
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import row_blocks
+from bayesnmf.kernels.cpu.allocation import Spread, spread_of_entry
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk
+from bayesnmf.kernels.cpu.draws import normal, stream, uniform
 from bayesnmf.kernels.cpu.rising import rising_sums
 from bayesnmf.kernels.cpu.sampling import binomial
-from bayesnmf.kernels.cpu.streams import normal, stream, uniform
-from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
-from bayesnmf.kernels.cpu.underflow import Spread, spread_of_entry
+from bayesnmf.kernels.cpu.threads import over_rows
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
@@ -28,14 +28,24 @@ DRAWN = 20  # cost of a drawn entry, in multiply-adds
 ONE_BY_ONE = 64  # counts up to which each is drawn by itself
 ROUNDED = 1e8  # counts, and ratios of mean to spread, above which single clusters do not matter
 FALL, TRIED = 0.85, 16.0  # least share of a block's largest probability left at its end, and about most candidates
-Buffers = tuple[Array, Array, Array, Array, Array, Array]
+
+
+class Buffers(NamedTuple):
+    """Counts, means and spreads of some entries, in whole vectors, and W, L and V of these."""
+
+    counts: Array
+    means: Array
+    spreads: Array
+    weights: Array
+    logs: Array
+    curvatures: Array
 
 
 @compiled_for_kernels()
 def _buffers(length: int) -> Buffers:
-    """Return buffers for counts, means, spreads, W, L and V of so many entries."""
-    whole = max((length + STEP - 1) // STEP, 1) * STEP
-    return np.empty(whole), np.empty(whole), np.empty(whole), np.empty(whole), np.empty(whole), np.empty(whole)
+    """Return buffers for so many entries."""
+    c = max((length + STEP - 1) // STEP, 1) * STEP
+    return Buffers(np.empty(c), np.empty(c), np.empty(c), np.empty(c), np.empty(c), np.empty(c))
 
 
 @compiled_for_kernels()
@@ -51,14 +61,14 @@ def _pad(entries: int, buffers: Buffers) -> int:
     """Fill the buffers up to whole vectors with entries without counts; return their length."""
     whole = (entries + STEP - 1) // STEP * STEP
     for p in range(entries, whole):
-        buffers[0][p], buffers[1][p], buffers[2][p] = 0.0, 1.0, 1.0
+        buffers.counts[p], buffers.means[p], buffers.spreads[p] = 0.0, 1.0, 1.0
     return whole
 
 
 @compiled_for_kernels(fastmath=FAST)
 def _fill_row(indices: Array, values: Array, u: Array, V: Array, own: float, spreads: Any, buffers: Buffers) -> int:
     """Fill the buffers with the counts, means and spreads of a row; return their length."""
-    counts, means, spread = buffers[0], buffers[1], buffers[2]
+    counts, means, spread = buffers.counts, buffers.means, buffers.spreads
     for p in range(len(indices)):
         v, mean = V[indices[p]], 0.0
         for k in range(len(u)):
@@ -73,11 +83,11 @@ def _sum_rows(
     indptr: Array, indices: Array, values: Array, U: Array, V: Array, spread: Any, start: int, stop: int, out: Array
 ) -> None:
     buffers = _buffers(_longest_row(indptr, start, stop))
-    _, means, _, weights, logs, curvatures = buffers
+    counts, means, spreads, weights, logs, curvatures = buffers
     for i in range(start, stop):
         a, b = indptr[i], indptr[i + 1]
         whole = _fill_row(indices[a:b], values[a:b], U[i], V, spread[0][i], spread[1], buffers)
-        rising_sums(whole, buffers[0], means, buffers[2], weights, logs, curvatures)
+        rising_sums(whole, counts, means, spreads, weights, logs, curvatures)
         total = found = first = second = 0.0
         for p in range(b - a):
             part, square = means[p] * weights[p], means[p] * means[p] * curvatures[p]
@@ -104,10 +114,8 @@ def cluster_sums(
     """
     U, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     out, work = np.empty((matrix.shape[0], 3)), matrix.nnz * (U.shape[1] + DRAWN)
-    threads = threads_or_default(threads, work)
-    bounds = row_blocks(matrix.indptr, block_count(work))
     given = matrix.indptr, matrix.indices, matrix.data, U, V, spread
-    in_blocks(bounds, lambda _, first, last: _sum_rows(*given, first, last, out), threads)
+    over_rows(matrix.indptr, work, lambda first, last: _sum_rows(*given, first, last, out), threads)
     return out
 
 
@@ -117,11 +125,11 @@ def _expect(
     clusters: Array, bends: Array,
 ) -> None:  # fmt: skip
     buffers = _buffers(_longest_row(indptr, start, stop))
-    _, means, _, weights, _, curvatures = buffers
+    counts, means, spreads, weights, _, curvatures = buffers
     for i in range(start, stop):
         a, b = indptr[i], indptr[i + 1]
         whole = _fill_row(indices[a:b], values[a:b], U[i], V, spread[0][i], spread[1], buffers)
-        rising_sums(whole, buffers[0], means, buffers[2], weights, None, curvatures)
+        rising_sums(whole, counts, means, spreads, weights, None, curvatures)
         for p in range(b - a):
             clusters[a + p] = means[p] * weights[p]
             bends[a + p] = means[p] * means[p] * curvatures[p]
@@ -133,53 +141,52 @@ def expected_clusters(
     """Return the expected numbers of clusters λW of all counts, and λ²V, (nnz,); parameters as for `cluster_sums`."""
     U, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     clusters, bends, work = np.empty(matrix.nnz), np.empty(matrix.nnz), matrix.nnz * (U.shape[1] + DRAWN)
-    threads = threads_or_default(threads, work)
-    bounds = row_blocks(matrix.indptr, block_count(work))
     given = matrix.indptr, matrix.indices, matrix.data, U, V, spread
-    in_blocks(bounds, lambda _, first, last: _expect(*given, first, last, clusters, bends), threads)
+    over_rows(matrix.indptr, work, lambda first, last: _expect(*given, first, last, clusters, bends), threads)
     return csr_array((clusters, matrix.indices, matrix.indptr), shape=matrix.shape), bends
 
 
 @compiled_on_disk(nogil=True)
 def _sum_entries(counts: Array, means: Array, spreads: Array, out: Array) -> None:
-    buffers = _buffers(len(counts))
+    at = _buffers(len(counts))
     for p in range(len(counts)):
-        buffers[0][p], buffers[1][p], buffers[2][p] = counts[p], max(means[p], LEAST), max(spreads[p], LEAST)
-    whole = _pad(len(counts), buffers)
-    rising_sums(whole, buffers[0], buffers[1], buffers[2], buffers[3], buffers[4], buffers[5])
+        at.counts[p], at.means[p], at.spreads[p] = counts[p], max(means[p], LEAST), max(spreads[p], LEAST)
+    rising_sums(_pad(len(counts), at), at.counts, at.means, at.spreads, at.weights, at.logs, at.curvatures)
     for p in range(len(counts)):
-        out[p, 0], out[p, 1], out[p, 2] = buffers[4][p], buffers[3][p], buffers[5][p]
+        out[p, 0], out[p, 1], out[p, 2] = at.logs[p], at.weights[p], at.curvatures[p]
 
 
 def sums_of_entries(counts: Array, means: Array, spreads: Array | float) -> Array:
     """Return L, W and V of single entries, (entries, 3)."""
     given = [np.array(np.broadcast_to(each, np.shape(counts)), np.float64).ravel() for each in (counts, means, spreads)]
     out, entries = np.empty((len(given[0]), 3)), len(given[0])
-    bounds = even_bounds(entries, min(block_count(DRAWN * entries), max(entries, 1)))
-    in_blocks(bounds, lambda _, first, last: _sum_entries(*(each[first:last] for each in given), out[first:last]), 1)
+
+    def add(first: int, last: int) -> None:
+        _sum_entries(*(each[first:last] for each in given), out[first:last])
+
+    over_rows(entries, DRAWN * entries, add, 1)
     return out
 
 
 @compiled_on_disk(nogil=True)
 def _weigh(counts: Array, means: Array, spread: Any, first: int, start: int, stop: int) -> float:
-    buffers, total = _buffers(counts.shape[1]), 0.0
+    at, total = _buffers(counts.shape[1]), 0.0
     for i in range(start, stop):
         own = spread[0][first + i]
         for j in range(counts.shape[1]):
-            buffers[0][j], buffers[1][j] = counts[i, j], means[i, j]
-            buffers[2][j] = spread_of_entry(own, spread[1], j)
-        whole = _pad(counts.shape[1], buffers)
-        rising_sums(whole, buffers[0], buffers[1], buffers[2], buffers[3], buffers[4], None)
+            at.counts[j], at.means[j] = counts[i, j], means[i, j]
+            at.spreads[j] = spread_of_entry(own, spread[1], j)
+        rising_sums(_pad(counts.shape[1], at), at.counts, at.means, at.spreads, at.weights, at.logs, None)
         for j in range(counts.shape[1]):
-            means[i, j] = buffers[3][j]
-            total += buffers[4][j]
+            means[i, j] = at.weights[j]
+            total += at.logs[j]
     return total
 
 
 def weigh_block(counts: Array, means: Array, spread: Spread, first: int) -> float:
     """Replace the means of dense counts by W, for rows from row `first` of the spreads on; return ΣL."""
-    bounds = even_bounds(len(counts), min(block_count(DRAWN * counts.size), max(len(counts), 1)))
-    return float(sum(in_blocks(bounds, lambda _, *rows: _weigh(counts, means, spread, first, *rows), 1)))
+    weigh = partial(_weigh, counts, means, spread, first)
+    return float(sum(over_rows(len(counts), DRAWN * counts.size, weigh, 1)))
 
 
 @compiled_for_kernels()
@@ -253,8 +260,7 @@ def _draw_entries(counts: Array, ratios: Array, seed: Any, start: int, stop: int
 def drawn_clusters_of_entries(counts: Array, ratios: Array, seed: int) -> Array:
     """Draw the number of clusters of single counts above 0, with means of `ratios` times their spreads, (entries,)."""
     out, given = np.empty(len(counts)), (counts, np.maximum(ratios, LEAST), np.uint64(seed))
-    bounds = even_bounds(len(counts), min(block_count(DRAWN * counts.size), max(len(counts), 1)))
-    in_blocks(bounds, lambda _, *entries: _draw_entries(*given, *entries, out), 1)
+    over_rows(len(counts), DRAWN * counts.size, lambda *entries: _draw_entries(*given, *entries, out), 1)
     return out
 
 
@@ -270,7 +276,7 @@ def _draw_clusters(
         state[0] = stream(seed, first_row + i)
         _fill_row(indices[a:b], values[a:b], U[i], V, spread[0][i], spread[1], buffers)
         for p in range(b - a):
-            out[a + p] = _clusters(state, int(buffers[0][p]), buffers[1][p] / buffers[2][p])
+            out[a + p] = _clusters(state, int(buffers.counts[p]), buffers.means[p] / buffers.spreads[p])
 
 
 def drawn_clusters(
@@ -284,8 +290,6 @@ def drawn_clusters(
     """
     U, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     out, work = np.empty(matrix.nnz), matrix.nnz * (U.shape[1] + DRAWN)
-    threads = threads_or_default(threads, work)
-    bounds = row_blocks(matrix.indptr, block_count(work))
     given = matrix.indptr, matrix.indices, matrix.data, U, V, spread, np.uint64(seed), first_row
-    in_blocks(bounds, lambda _, first, last: _draw_clusters(*given, first, last, out), threads)
+    over_rows(matrix.indptr, work, lambda first, last: _draw_clusters(*given, first, last, out), threads)
     return csr_array((out, matrix.indices, matrix.indptr), shape=matrix.shape)

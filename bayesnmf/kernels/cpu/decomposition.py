@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import row_blocks, shard_count
+from bayesnmf.kernels.cpu.allocation import shard_count
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.dense import ENTRY_COST, responsibilities
-from bayesnmf.kernels.cpu.threads import in_blocks, piece_count, threads_or_default
+from bayesnmf.kernels.cpu.threads import in_blocks, piece_count, row_blocks, threads_or_default
 from bayesnmf.types import Array
 
 # From this argument on, eight terms of the asymptotic series leave an error below 1e-16.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import MOST_SHARDS, Sides, Totals, least_mean
+from bayesnmf.kernels.cpu.allocation import MOST_SHARDS, Sides, Spread, Totals, least_mean
 from bayesnmf.kernels.cpu.clusters import weigh_block
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.threads import (
@@ -19,7 +19,6 @@ from bayesnmf.kernels.cpu.threads import (
     one_blas_thread,
     threads_or_default,
 )
-from bayesnmf.kernels.cpu.underflow import Spread
 from bayesnmf.types import Array
 
 DENSITY = 0.75  # share of positive counts from which this is faster: measured on mcf7 (0.91) and digits (0.51)

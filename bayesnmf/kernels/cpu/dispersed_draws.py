@@ -14,10 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesnmf.kernels.cpu.compiling import compiled_for_kernels
-from bayesnmf.kernels.cpu.gamma_draws import gamma_at_least_one
-from bayesnmf.kernels.cpu.poisson_draws import poisson
+from bayesnmf.kernels.cpu.draws import gamma_at_least_one, poisson, uniform
 from bayesnmf.kernels.cpu.sampling import add_many, chosen_component
-from bayesnmf.kernels.cpu.streams import uniform
 from bayesnmf.types import Array
 
 POISSON, LINEAR, QUADRATIC = 0, 1, 2

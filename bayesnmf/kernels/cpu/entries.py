@@ -18,14 +18,19 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk
+from bayesnmf.kernels.cpu.draws import gamma_at_least_one, stream, uniform
 from bayesnmf.kernels.cpu.factors import whole_vectors
-from bayesnmf.kernels.cpu.gamma_draws import gamma_at_least_one
-from bayesnmf.kernels.cpu.regression_row import gather_entries
+from bayesnmf.kernels.cpu.regression import gather_entries
 from bayesnmf.kernels.cpu.special import weighted_logarithms
-from bayesnmf.kernels.cpu.streams import stream, uniform
-from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, piece_count, threads_or_default
+from bayesnmf.kernels.cpu.threads import (
+    block_count,
+    even_bounds,
+    in_blocks,
+    piece_count,
+    row_blocks,
+    threads_or_default,
+)
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 

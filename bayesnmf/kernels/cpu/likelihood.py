@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.special import logarithms
-from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import over_rows
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
@@ -31,10 +30,8 @@ def entry_rates(pattern: csr_array, loadings: Array, components: Array, threads:
     """Return the entries of loadings @ components at the nonzeros of `pattern`, in its order, (nnz,)."""
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     out = np.empty(len(pattern.indices), dtype=U.dtype)
-    threads = threads_or_default(threads, len(out) * U.shape[1])
-    bounds = row_blocks(pattern.indptr, block_count(len(out) * U.shape[1]))
-    given = pattern.indptr, pattern.indices, U, Vt
-    in_blocks(bounds, lambda _, first, last: _entry_rates(*given, first, last, out), threads)
+    given, work = (pattern.indptr, pattern.indices, U, Vt), len(out) * U.shape[1]
+    over_rows(pattern.indptr, work, lambda first, last: _entry_rates(*given, first, last, out), threads)
     return out
 
 
@@ -76,10 +73,8 @@ def log_likelihoods(matrix: csr_array, loadings: Array, components: Array, threa
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components)
     out = np.empty(len(U))
     work = matrix.nnz * U.shape[2] * len(U)
-    threads = threads_or_default(threads, work)
-    bounds = even_bounds(len(U), min(block_count(work), len(U)))
     given = matrix.indptr, matrix.indices, matrix.data, U, Vt
-    in_blocks(bounds, lambda _, first, last: _log_likelihoods(*given, first, last, out), threads)
+    over_rows(len(U), work, lambda first, last: _log_likelihoods(*given, first, last, out), threads)
     return out
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
-from bayesnmf.kernels.cpu.threads import block_count, in_blocks
+from bayesnmf.kernels.cpu.threads import over_rows
 from bayesnmf.types import Array
 
 SEARCH = 40  # cost of a search, in multiply-adds
@@ -35,8 +34,7 @@ def at_entries(matrix: csr_array, pattern: csr_array, *, listed: bool) -> csr_ar
     Both are canonical: the features of every row rise. The matrix itself is returned if it has no other entries.
     """
     found, given = np.empty(pattern.nnz, np.int64), (matrix.indptr, matrix.indices, pattern.indptr, pattern.indices)
-    bounds = row_blocks(pattern.indptr, block_count(SEARCH * pattern.nnz))
-    in_blocks(bounds, lambda _, first, last: _find(*given, first, last, found), 1)
+    over_rows(pattern.indptr, SEARCH * pattern.nnz, lambda first, last: _find(*given, first, last, found), 1)
     there = found >= 0
     found, ends = found[there], np.append(0, np.cumsum(there, dtype=matrix.indptr.dtype))[pattern.indptr]
     if len(found) == (matrix.nnz if listed else 0):

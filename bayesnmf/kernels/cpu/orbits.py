@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk
+from bayesnmf.kernels.cpu.draws import stream, uniform
 from bayesnmf.kernels.cpu.special import logarithms
-from bayesnmf.kernels.cpu.streams import stream, uniform
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, heed, in_blocks, piece_count, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
@@ -64,18 +64,18 @@ def _range(t_k: Array, t_l: Array, b_k: Array, b_l: Array) -> tuple[float, float
 @compiled_for_kernels()
 def _shear(
     state: Array, t_k: Array, t_l: Array, b_k: Array, b_l: Array, less_t: Array, less_b: Array, power: float,
-    sums: tuple[float, float], slope: float, buffers: tuple[Array, Array],
+    sum_k: float, sum_l: float, slope: float, space_b: Array, space_t: Array,
 ) -> float:  # fmt: skip
     """Draw τ from its density."""
     low, high = _range(t_k, t_l, b_k, b_l)
-    level = math.log(uniform(state)) + _sum_of_logs(less_b, b_k, b_l, 0.0, buffers[0])
-    level += _sum_of_logs(less_t, t_l, t_k, 0.0, buffers[1]) + power * math.log(sums[0])
+    level = math.log(uniform(state)) + _sum_of_logs(less_b, b_k, b_l, 0.0, space_b)
+    level += _sum_of_logs(less_t, t_l, t_k, 0.0, space_t) + power * math.log(sum_k)
     for _ in range(SHRINKINGS):
         tau = low + uniform(state) * (high - low)
         if not low < tau < high:
             return 0.0
-        value = _sum_of_logs(less_b, b_k, b_l, tau, buffers[0]) + _sum_of_logs(less_t, t_l, t_k, -tau, buffers[1])
-        value += slope * tau + (power * math.log(sums[0] + tau * sums[1]) if power > 0.0 else 0.0)
+        value = _sum_of_logs(less_b, b_k, b_l, tau, space_b) + _sum_of_logs(less_t, t_l, t_k, -tau, space_t)
+        value += slope * tau + (power * math.log(sum_k + tau * sum_l) if power > 0.0 else 0.0)
         if value > level:
             return tau
         if tau < 0.0:
@@ -92,10 +92,8 @@ def _shears(
 ) -> None:  # fmt: skip
     """Make the shears from `first` to `last` (excluded); `sums` are those of the components, or 1."""
     step = VECTOR_BYTES // 8
-    buffers = (
-        np.empty((b.shape[1] + step - 1) // step * step),
-        np.empty((t.shape[1] + step - 1) // step * step),
-    )
+    space_b = np.empty((b.shape[1] + step - 1) // step * step)
+    space_t = np.empty((t.shape[1] + step - 1) // step * step)
     tied = len(power) > 0
     a, c, d, e = int(len(less_t) > 1), int(len(less_b) > 1), int(len(rate_t) > 1), int(len(rate_b) > 1)
     for move in range(first, last):
@@ -108,7 +106,7 @@ def _shears(
             slope -= sums[other] * _weighted_sum(rate_t[k * d], t[k])
         tau = _shear(
             state, t[k], t[other], b[k], b[other], less_t[other * a], less_b[k * c], power[k] if tied else 0.0,
-            (sums[k], sums[other]), slope, buffers,
+            sums[k], sums[other], slope, space_b, space_t,
         )  # fmt: skip
         for j in range(b.shape[1]):
             b[k, j] = max(b[k, j] + tau * b[other, j], LEAST)

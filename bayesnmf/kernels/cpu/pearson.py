@@ -7,13 +7,13 @@ with means below a limit are added up until the sum of their means reaches it, a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
-from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import over_rows
 from bayesnmf.types import Array
 
 Hidden = Callable[[slice], Array]
@@ -101,15 +101,7 @@ def pearson_sums(
             left_out = hidden(rows)
             counts[left_out], means[left_out] = 0.0, 0.0  # add nothing to a pool
         spread = means if variances is None else variances(means, rows)
-        _in_pieces(_add_rows, len(means), m, (counts, means, spread, low, of_rows[rows]))
+        over_rows(len(means), VISIT * means.size, partial(_add_rows, counts, means, spread, low, of_rows[rows]))
         if by_column:
-            _in_pieces(_add_columns, m, len(means), (counts, means, low, open_, of_columns))
+            over_rows(m, VISIT * means.size, partial(_add_columns, counts, means, low, open_, of_columns))
     return of_rows, of_columns
-
-
-def _in_pieces(loop: Any, lines: int, length: int, given: tuple[Any, ...]) -> None:
-    """Run a loop over lines of `length` entries in blocks on free threads."""
-    work = VISIT * lines * length
-    threads = threads_or_default(None, work)
-    bounds = even_bounds(lines, min(block_count(work), lines))
-    in_blocks(bounds, lambda _, first, last: loop(*given, first, last), threads)

@@ -1,6 +1,10 @@
-"""Keep statistics of counts that are drawn from the means θβ (`drawn_rows`), and compute misfits of counts.
+"""Draw counts from their means θβ, and keep the counts or only their statistics; compute misfits of counts.
 
-`replicated_counts` returns the same counts as a sparse matrix.
+A row with fewer expected counts than features is drawn count by count: first the number of counts of each component,
+then a feature for each count from an alias table (Walker 1977; Vose 1991), which gives the same distribution
+([P] 16-17, [GP] D.1). Other rows are drawn entry by entry. Counts that cluster (`dispersed_draws`) are drawn cluster by
+cluster in the same way; given the total of a row, from an urn. Every row has its own random stream, and blocks of rows
+do not depend on the number of threads; so the results do not either.
 """
 
 from __future__ import annotations
@@ -11,13 +15,212 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import compiled_for_kernels, compiled_on_disk
-from bayesnmf.kernels.cpu.dispersed_draws import PLAIN, Noise
-from bayesnmf.kernels.cpu.drawn_rows import BLOCKS, WORK, draw_row, prepare_draws
-from bayesnmf.kernels.cpu.streams import stream
-from bayesnmf.kernels.cpu.threads import SERIAL_WORK, in_blocks, piece_count, threads_or_default
+from bayesnmf.kernels.cpu.dispersed_draws import (
+    LINEAR,
+    PLAIN,
+    POISSON,
+    QUADRATIC,
+    Noise,
+    add_from_rates,
+    dispersed_count,
+    draw_from_urn,
+    grow_clusters,
+)
+from bayesnmf.kernels.cpu.draws import poisson, stream, uniform
+from bayesnmf.kernels.cpu.sampling import add_many, add_multinomial
+from bayesnmf.kernels.cpu.threads import SERIAL_WORK, in_blocks, piece_count, row_blocks, threads_or_default
 from bayesnmf.types import Array
+
+BLOCKS = 32
+WORK = 10  # cost of one drawn count, in multiply-adds
+
+
+class Law(NamedTuple):
+    """What counts are drawn from: the means θβ, row totals if they are given, and the noise.
+
+    Attributes
+    ----------
+    loadings, features : ndarray of shape (n, K) and (m, K)
+        Loadings, and transposed components.
+    sums : ndarray of shape (K,)
+        Sums of components; of clusters, if counts come in them.
+    totals : ndarray of shape (n,) or (0,)
+        Given row totals.
+    stay, other : ndarray of shape (K, m)
+        Alias tables of the components, or of those of clusters.
+    noise : Noise
+    exposures : ndarray of shape (n,)
+        Number of clusters for each expected count of a row.
+    """
+
+    loadings: Array
+    features: Array
+    sums: Array
+    totals: Array
+    stay: Array
+    other: Array
+    noise: Noise
+    exposures: Array
+
+
+class RowBlocks(NamedTuple):
+    """Bounds of the blocks of rows that are drawn side by side, of shorter pieces, and the multiply-adds, about."""
+
+    bounds: Array
+    cuts: Array
+    work: int
+
+
+@compiled_on_disk(nogil=True)
+def _fill_alias_tables(V: Array, stay: Array, other: Array) -> None:
+    """Make an alias table of every row of V (K, m): feature j stays j with probability stay_j, else becomes other_j."""
+    m = V.shape[1]
+    small, large = np.empty(m, dtype=np.int64), np.empty(m, dtype=np.int64)
+    for k in range(V.shape[0]):
+        weight = V[k].sum()
+        scale = m / weight if weight > 0.0 else 0.0  # with weight 0, all features are equally likely
+        smalls = larges = 0
+        for j in range(m):
+            stay[k, j] = V[k, j] * scale
+            other[k, j] = j
+            if stay[k, j] < 1.0:
+                small[smalls] = j
+                smalls += 1
+            else:
+                large[larges] = j
+                larges += 1
+        while smalls > 0 and larges > 0:
+            smalls -= 1
+            j, donor = small[smalls], large[larges - 1]
+            other[k, j] = donor
+            stay[k, donor] -= 1.0 - stay[k, j]
+            if stay[k, donor] < 1.0:
+                larges -= 1
+                small[smalls] = donor
+                smalls += 1
+        for left in range(smalls):  # these are 1 up to rounding, as are those still in `large`
+            stay[k, small[left]] = 1.0
+
+
+@compiled_for_kernels()
+def _draw_component_totals(state: Array, expected: Array, total: float, numbers: Array, scratch: Array) -> None:
+    """Draw the row's number of counts of each component: Poisson, or multinomial if `total` is not negative."""
+    if total < 0:
+        for k in range(len(expected)):
+            numbers[k] = poisson(state, expected[k])
+        return
+    cumulative = np.cumsum(expected)
+    if not cumulative[-1] > 0.0:  # then every component, or feature, is equally likely
+        cumulative = np.arange(1.0, len(expected) + 1.0)
+    numbers[:] = 0.0
+    add_multinomial(state, int(total), cumulative, numbers, scratch)
+
+
+@compiled_for_kernels()
+def _draw_counts(state: Array, numbers: Array, stay: Array, other: Array, row: Array, touched: Array) -> int:
+    """Add single counts to the zeros of `row` (m,); list the nonzero entries in `touched` and return their number."""
+    m = len(row)
+    nonzeros = 0
+    for k in range(len(numbers)):
+        for _ in range(int(numbers[k])):
+            place = uniform(state) * m
+            j = int(place)
+            j = j if place - j < stay[k, j] else other[k, j]
+            touched[nonzeros] = j  # without branches, as they could not be predicted
+            nonzeros += 1 if row[j] == 0.0 else 0
+            row[j] += 1.0
+    return nonzeros
+
+
+@compiled_for_kernels()
+def _draw_entries(state: Array, u: Array, Vt: Array, total: float, row: Array, touched: Array) -> int:
+    """Draw every entry of `row`, which holds zeros; list the nonzero entries in `touched` and return their number."""
+    cumulative = np.empty(len(row) if total >= 0 else 0)
+    passed = 0.0
+    for j in range(len(row)):
+        mean = 0.0
+        for k in range(len(u)):
+            mean += u[k] * Vt[j, k]
+        passed += mean
+        if total < 0:
+            row[j] = poisson(state, mean)
+        else:
+            cumulative[j] = passed
+    if total >= 0:
+        add_many(
+            state, int(total), cumulative if passed > 0.0 else np.arange(1.0, len(row) + 1.0), row, np.zeros(len(row))
+        )
+    nonzeros = 0
+    for j in range(len(row)):
+        if row[j] != 0.0:
+            touched[nonzeros] = j
+            nonzeros += 1
+    return nonzeros
+
+
+@compiled_for_kernels()
+def _draw_dispersed_entries(
+    state: Array, u: Array, Vt: Array, total: float, noise: Noise, own: float, row: Array, touched: Array
+) -> int:
+    """Draw what `_draw_entries` draws, with a noise other than Poisson and the row's own factor of dispersions."""
+    means = np.zeros(len(row))
+    for j in range(len(row)):
+        for k in range(len(u)):
+            means[j] += u[k] * Vt[j, k]
+    if total >= 0:
+        add_from_rates(state, int(total), means, own, row)
+    nonzeros = 0
+    for j in range(len(row)):
+        if total < 0:
+            row[j] = dispersed_count(state, noise.kind, means[j], own * noise.features[j])
+        if row[j] != 0.0:
+            touched[nonzeros] = j
+            nonzeros += 1
+    return nonzeros
+
+
+@compiled_for_kernels()
+def _draw_row(state: Array, i: int, law: Law, numbers: Array, scratch: Array, row: Array, touched: Array) -> int:
+    """Draw the counts of row `i` into the zeros of `row`; list nonzero entries in `touched` and return their number."""
+    noise, u = law.noise, law.loadings[i]
+    total = law.totals[i] if len(law.totals) > 0 else -1.0
+    expected = u * law.sums
+    if noise.kind == LINEAR and total < 0:
+        expected *= law.exposures[i]  # of clusters
+    if noise.kind != QUADRATIC and (total if total >= 0 else expected.sum()) < len(row):
+        if noise.kind == LINEAR and total >= 0:
+            return draw_from_urn(state, int(total), expected, noise.rows[i], (law.stay, law.other), row, touched)
+        _draw_component_totals(state, expected, total, numbers, scratch)
+        nonzeros = _draw_counts(state, numbers, law.stay, law.other, row, touched)
+        if noise.kind == LINEAR:
+            grow_clusters(state, row, touched[:nonzeros], noise.rows[i], noise.features)
+        return nonzeros
+    if noise.kind == POISSON:
+        return _draw_entries(state, u, law.features, total, row, touched)
+    return _draw_dispersed_entries(state, u, law.features, total, noise, noise.rows[i], row, touched)
+
+
+def _prepare_draws(loadings: Array, components: Array, totals: Array | None, noise: Noise) -> tuple[Law, RowBlocks]:
+    """Return what counts are drawn from; rows are drawn entry by entry or by components, which takes fewer steps."""
+    U, Vt, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T), np.ascontiguousarray(components)
+    exposures = np.ones(len(U))
+    if noise.kind == LINEAR and totals is None:
+        if noise.by_feature:
+            V = V * (np.log1p(noise.features) / noise.features)
+        else:
+            exposures = np.log1p(noise.rows) / noise.rows
+    sums = V.sum(axis=1)
+    tables = np.empty(V.shape), np.empty(V.shape, dtype=np.int32)
+    _fill_alias_tables(V, *tables)
+    steps = np.minimum((U @ sums) * exposures if totals is None else totals, len(Vt))
+    if noise.kind == QUADRATIC:
+        steps = np.full(len(U), float(len(Vt)))
+    work = WORK * len(sums) * steps.sum()
+    until = np.concatenate([[0.0], np.cumsum(steps)])
+    bounds, cuts = row_blocks(until, BLOCKS if work > SERIAL_WORK else 1), row_blocks(until, piece_count(work))
+    given = np.empty(0) if totals is None else totals
+    return Law(U, Vt, sums, given, *tables, noise, exposures), RowBlocks(bounds, cuts, int(work))
 
 
 class Misfits(NamedTuple):
@@ -59,9 +262,6 @@ class CountStatistics(NamedTuple):
         return CountStatistics(rows, *sums)._replace(largest=largest)
 
 
-# --- one row -----------------------------------------------------------------------------------------
-
-
 @compiled_for_kernels(inline="always")
 def _excess(x: float, u: Array, v: Array) -> float:
     """Return (√x − √λ)² − λ of an entry with mean λ = u·v: how much its misfit exceeds the misfit of a count of 0."""
@@ -71,33 +271,29 @@ def _excess(x: float, u: Array, v: Array) -> float:
     return x - 2.0 * math.sqrt(x * mean)
 
 
-# --- rows --------------------------------------------------------------------------------------------
-
-
 @compiled_on_disk(nogil=True)
 def _replicate_rows(
-    U: Array, Vt: Array, sums: Array, totals: Array, tables: tuple[Array, Array], noise: Any, seed: Any, origin: int,
-    first: int, last: int, by_row: Array, by_feature: Array, histogram: Array,
-) -> tuple[float, float, float]:  # fmt: skip
+    law: Law, seed: Any, origin: int, first: int, last: int, by_row: Array, by_feature: Array, histogram: Array
+) -> tuple[float, float, float]:
     """Draw rows: fill their totals and misfits (2, n); add to those of the features (2, m) and to the histogram.
 
     Row `i` has stream `origin + i`.
     """
-    m, rank = Vt.shape
+    m, rank = law.features.shape
     state = np.empty(1, dtype=np.uint64)
     row, touched = np.zeros(m), np.empty(m + 1, dtype=np.int64)  # one spare element, for entries not new
     numbers, scratch = np.empty(rank), np.zeros(rank)
     largest = squares = nonzeros = 0.0
     for i in range(first, last):
         state[0] = stream(seed, origin + i)
-        entries = draw_row(state, i, U, Vt, sums, totals, tables, noise, numbers, scratch, row, touched)
+        entries = _draw_row(state, i, law, numbers, scratch, row, touched)
         histogram[0] += m - entries
         nonzeros += entries
         for q in range(entries):
             j = touched[q]
             x = row[j]
             row[j] = 0.0
-            excess = _excess(x, U[i], Vt[j])
+            excess = _excess(x, law.loadings[i], law.features[j])
             by_row[0, i] += x
             by_row[1, i] += excess
             by_feature[0, j] += x
@@ -131,17 +327,17 @@ def replicated_statistics(
         How counts vary; by default as Poisson counts, or multinomial ones.
     """
     n, m = len(loadings), components.shape[1]
-    made = prepare_draws(loadings, components, totals, noise)
-    blocks = len(made.bounds) - 1
-    by_row, by_feature, histogram = np.zeros((2, n)), np.zeros((blocks, 2, m)), np.zeros((blocks, bins), np.int64)
+    law, blocks = _prepare_draws(loadings, components, totals, noise)
+    number = len(blocks.bounds) - 1
+    by_row, by_feature, histogram = np.zeros((2, n)), np.zeros((number, 2, m)), np.zeros((number, bins), np.int64)
 
     def draw(block: int, first: int, last: int) -> tuple[float, float, float]:
         mine = by_row, by_feature[block], histogram[block]
-        return _replicate_rows(*made.inputs, np.uint64(seed), first_row, first, last, *mine)
+        return _replicate_rows(law, np.uint64(seed), first_row, first, last, *mine)
 
-    parts = in_blocks(made.bounds, draw, threads_or_default(threads, made.work), made.cuts)
+    parts = in_blocks(blocks.bounds, draw, threads_or_default(threads, blocks.work), blocks.cuts)
     largest, squares, nonzeros = zip(*parts, strict=True)
-    misfits = _with_means(made.inputs[0], np.ascontiguousarray(components), by_row[1], by_feature[:, 1].sum(axis=0))
+    misfits = _with_means(law.loadings, np.ascontiguousarray(components), by_row[1], by_feature[:, 1].sum(axis=0))
     of_features = by_feature[:, 0].sum(axis=0)
     return CountStatistics(
         by_row[0], of_features, misfits, histogram.sum(axis=0), max(largest), float(np.sum(squares)), sum(nonzeros)
@@ -183,18 +379,15 @@ def _with_means(loadings: Array, components: Array, rows: Array, features: Array
 
 
 @compiled_on_disk(nogil=True)
-def _draw_rows(
-    U: Array, Vt: Array, sums: Array, totals: Array, tables: tuple[Array, Array], noise: Any, seed: Any, first: int,
-    last: int, ends: Array, indices: Array, values: Array,
-) -> None:  # fmt: skip
+def _draw_rows(law: Law, seed: Any, first: int, last: int, ends: Array, indices: Array, values: Array) -> None:
     """Draw rows, and write their nonzero entries before `ends` (n,); without room, write their numbers there."""
-    m, rank = Vt.shape
+    m, rank = law.features.shape
     state = np.empty(1, dtype=np.uint64)
     row, touched = np.zeros(m), np.empty(m + 1, dtype=np.int64)  # one spare element, for entries not new
     numbers, scratch = np.empty(rank), np.zeros(rank)
     for i in range(first, last):
         state[0] = stream(seed, i)
-        entries = draw_row(state, i, U, Vt, sums, totals, tables, noise, numbers, scratch, row, touched)
+        entries = _draw_row(state, i, law, numbers, scratch, row, touched)
         if len(indices) == 0:
             ends[i] = entries
         else:
@@ -225,14 +418,14 @@ def replicated_counts(
         How counts vary; by default as Poisson counts, or multinomial ones.
     """
     n, m = len(loadings), components.shape[1]
-    made = prepare_draws(loadings, components, totals, noise)
+    law, blocks = _prepare_draws(loadings, components, totals, noise)
     ends = np.zeros(n, np.int64)
 
     def draw_into(indices: Array, values: Array) -> None:
         def draw(_: int, first: int, last: int) -> None:
-            _draw_rows(*made.inputs, np.uint64(seed), first, last, ends, indices, values)
+            _draw_rows(law, np.uint64(seed), first, last, ends, indices, values)
 
-        in_blocks(made.bounds, draw, threads_or_default(threads, made.work), made.cuts)
+        in_blocks(blocks.bounds, draw, threads_or_default(threads, blocks.work), blocks.cuts)
 
     draw_into(np.empty(0, np.int32), np.empty(0))
     np.cumsum(ends, out=ends)

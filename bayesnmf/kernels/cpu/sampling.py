@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import Totals, row_blocks
+from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk
-from bayesnmf.kernels.cpu.streams import stream, uniform
-from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.draws import stream, uniform
+from bayesnmf.kernels.cpu.threads import block_count, in_blocks, row_blocks, threads_or_default
 from bayesnmf.types import Array
 
 WORK = 10  # cost of one component of a drawn entry, in multiply-adds

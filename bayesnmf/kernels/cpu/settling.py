@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks
+from bayesnmf.kernels.cpu.allocation import Spread, least_mean, share_out_entry, spread_of_entry
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.factors import padded, room_for_spreads, rows_in_memory, whole_vectors
-from bayesnmf.kernels.cpu.regression_row import divide_entries, expected_counts, gather_entries, mix_entries
+from bayesnmf.kernels.cpu.regression import divide_entries, expected_counts, gather_entries, mix_entries
 from bayesnmf.kernels.cpu.rising import cluster_entries
 from bayesnmf.kernels.cpu.special import scaled_exp_digamma
-from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
-from bayesnmf.kernels.cpu.underflow import Spread, share_out_entry, spread_of_entry
+from bayesnmf.kernels.cpu.threads import block_count, in_blocks, row_blocks, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.factors import rows_in_memory
-from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import over_rows
 from bayesnmf.types import Array
 
 MOST_STEPS, SETTLED = 100, 1e-7  # the error after a step is about the square of that step, relative
@@ -65,11 +65,11 @@ def solve_shared_rates(peak: Array, exposure: Array, target: Array, d: Array, th
         Number of row blocks to work on at once; the result does not depend on it.
     """
     rows, length = peak.shape
-    threads = threads_or_default(threads, COST * peak.size)
-    bounds = even_bounds(rows, max(min(block_count(COST * peak.size), rows), 1))
     whole, rates = rows_in_memory(peak), np.empty(rows)
     given = [np.ascontiguousarray(each, dtype=np.float64) for each in (exposure, target, d)]
-    in_blocks(bounds, lambda _, first, last: _solve_rows(whole, length, *given, first, last, rates), threads)
+    over_rows(
+        rows, COST * peak.size, lambda first, last: _solve_rows(whole, length, *given, first, last, rates), threads
+    )
     return rates
 
 
@@ -86,9 +86,9 @@ def _sum_ratios(shape: Array, length: int, rate: Array, start: int, stop: int, s
 def sum_ratios(shape: Array, rate: Array, threads: int | None = None) -> Array:
     """Return Σ_k shape / rate of every row (r,), in float64; rates are (1 or r, 1 or L)."""
     rows, length = shape.shape
-    threads = threads_or_default(threads, COST * shape.size)
-    bounds = even_bounds(rows, max(min(block_count(COST * shape.size), rows), 1))
     whole, sums = rows_in_memory(shape), np.empty(rows)
     given = np.ascontiguousarray(rate) if 1 in rate.shape else rows_in_memory(rate)
-    in_blocks(bounds, lambda _, first, last: _sum_ratios(whole, length, given, first, last, sums), threads)
+    over_rows(
+        rows, COST * shape.size, lambda first, last: _sum_ratios(whole, length, given, first, last, sums), threads
+    )
     return sums

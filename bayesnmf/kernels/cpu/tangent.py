@@ -20,11 +20,10 @@ from numba import types
 from numba.core import cgutils
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks, shard_count
+from bayesnmf.kernels.cpu.allocation import NonzeroBlock, least_mean, shard_count
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.factors import aligned, padded, padded_copy, whole_vectors
-from bayesnmf.kernels.cpu.share_block import NonzeroBlock
-from bayesnmf.kernels.cpu.threads import block_count, in_blocks, piece_count, threads_or_default
+from bayesnmf.kernels.cpu.threads import in_blocks, over_rows, piece_count, row_blocks, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, Vectors, instruction
 from bayesnmf.types import Array
 
@@ -234,10 +233,11 @@ class Tangent:
         """Return Σ_j Y p pᵀ of every row, (n, K, K), with the shares p of the components in an entry."""
         rank = self.U.shape[1]
         out = np.empty((len(self.U), rank, rank))
-        work = self.matrix.nnz * rank**2
-        threads = threads_or_default(threads, work)
-        bounds = row_blocks(self.matrix.indptr, block_count(work))
-        in_blocks(bounds, lambda _, *rows: _curve(*self.of_counts, self.U, self.V, *rows, out), threads)
+
+        def curve(first: int, last: int) -> None:
+            _curve(*self.of_counts, self.U, self.V, first, last, out)
+
+        over_rows(self.matrix.indptr, self.matrix.nnz * rank**2, curve, threads)
         return out
 
     def row_changes(self, dv: Array, threads: int | None = None) -> Array:

@@ -50,7 +50,7 @@ def one_thread() -> Iterator[None]:
         _ALONE.reset(token)
 
 
-def threads_or_default(threads: int | None, work: int) -> int:
+def threads_or_default(threads: int | None, work: float) -> int:
     """Return the number of row blocks to work on at once: `threads` if given, 1 for little work, else all threads."""
     if threads is not None:
         return threads
@@ -80,6 +80,14 @@ def heed() -> None:
 def even_bounds(length: int, blocks: int) -> Array:
     """Return the bounds (blocks + 1,) of blocks of equal length."""
     return np.array([0, length]) if blocks == 1 else np.linspace(0, length, blocks + 1).astype(np.int64)
+
+
+def row_blocks(indptr: Array, blocks: int) -> Array:
+    """Return bounds that cut the rows of a CSR matrix into blocks of about equally many nonzeros, or fewer blocks."""
+    if blocks == 1:
+        return np.array([0, len(indptr) - 1])
+    targets = np.linspace(0, indptr[-1], blocks + 1)[1:-1]
+    return np.unique(np.concatenate([[0], np.searchsorted(indptr, targets), [len(indptr) - 1]])).astype(np.int64)
 
 
 def in_blocks[T](
@@ -126,6 +134,26 @@ def in_blocks[T](
     for error in call.errors:
         raise error
     return [found for number in range(len(blocks)) for found in call.found[number]]
+
+
+def over_rows[T](rows: int | Array, work: float, loop: Callable[[int, int], T], threads: int | None = None) -> list[T]:
+    """Return `loop(first, last)` for blocks of rows, which need no memory of their own.
+
+    Parameters
+    ----------
+    rows : int or ndarray (n + 1,)
+        Number of rows, of equally many of which blocks are made; or where the rows of a CSR matrix begin, for blocks of
+        equally many nonzeros.
+    work : float
+        Work on all rows, in multiply-adds.
+    loop : callable
+        Function of the first row of a block and of the row after its last, as for `in_blocks`.
+    threads : int, optional
+        Number of blocks to work on at once; by default one for each of Numba's threads, or 1 for little work.
+    """
+    blocks = block_count(work)
+    bounds = even_bounds(rows, min(blocks, max(rows, 1))) if isinstance(rows, int) else row_blocks(rows, blocks)
+    return in_blocks(bounds, lambda _, first, last: loop(first, last), threads_or_default(threads, work))
 
 
 class _Call:

@@ -27,7 +27,7 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.inference import alignment
 from bayesnmf.inference.status import ConvergenceWarning
-from bayesnmf.inference.tempering.combining import IN_TWENTY
+from bayesnmf.inference.tempering.annealing import IN_TWENTY
 from bayesnmf.noise.abilities import distribution_of
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import METHODS

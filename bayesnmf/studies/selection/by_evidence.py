@@ -22,8 +22,7 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.checkpointing import keep_loops
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.settings import describe_options, digest_of_counts
-from bayesnmf.inference.tempering.combining import IN_TWENTY, WIDEST_SPREAD, agree, log_of_mean, spread_of
-from bayesnmf.inference.tempering.running import TemperedRuns
+from bayesnmf.inference.tempering.annealing import IN_TWENTY, WIDEST_SPREAD, TemperedRuns, agree, log_of_mean, spread_of
 from bayesnmf.inference.tempering.target import Target, target_of
 from bayesnmf.options import VI, Options
 from bayesnmf.studies.selection.criterion import Candidate, Criterion, Line, SelectionPlan, SelectionRecord

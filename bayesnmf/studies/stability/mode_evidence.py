@@ -24,7 +24,7 @@ from bayesnmf.cards import Card, Shown
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.fitting.many import fit_side_by_side
-from bayesnmf.inference.tempering.combining import IN_TWENTY, WIDEST_SPREAD
+from bayesnmf.inference.tempering.annealing import IN_TWENTY, WIDEST_SPREAD
 from bayesnmf.options import Start
 from bayesnmf.priors.pair import movable_components
 from bayesnmf.priors.values import attach_scale
