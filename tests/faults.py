@@ -47,9 +47,9 @@ EQUIVALENT = {
     'swallowed argument: bayesnmf/inference/marginal/allocation_model.py:276 `np.asarray(scaled, order="C")` → '
     "`(np.asarray(scaled))`":
         "how an array lies in memory changes no number",
-    "index: bayesnmf/inference/response/spread.py:371 `self.of_components[0]` → `(self.of_components[1])`":
+    "index: bayesnmf/inference/response/spread.py:369 `self.of_components[0]` → `(self.of_components[1])`":
         "only its shape is asked for, and both have the same",
-    "boundary: bayesnmf/inference/tempering/annealing.py:219 `spread_of(logs) <= WIDEST_SPREAD` → "
+    "boundary: bayesnmf/inference/tempering/annealing.py:216 `spread_of(logs) <= WIDEST_SPREAD` → "
     "`(spread_of(logs) < WIDEST_SPREAD)`":
         "a spread of numbers that are drawn is never the limit itself",
 }  # fmt: skip
