@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from bayesnmf.assessment.agreement import draw_sides
-from bayesnmf.assessment.response_tables import LinearResponse
+from bayesnmf.assessment.linear_response import LinearResponse
 from bayesnmf.checks import check_choice, check_flag, check_fraction, check_names
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference import alignment

@@ -23,11 +23,9 @@ import numpy as np
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference import alignment
 from bayesnmf.inference.ascent.course import Progress
-from bayesnmf.inference.draw import Draw
 from bayesnmf.inference.problem import Problem
-from bayesnmf.inference.sampling.entry_sweeps import marginal_gibbs_chain
-from bayesnmf.inference.sampling.gibbs import Chain, Schedule
-from bayesnmf.inference.side import Side
+from bayesnmf.inference.sampling.gibbs import Chain, Schedule, marginal_gibbs_chain
+from bayesnmf.inference.side import Draw, Side
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.inference.status import BROKEN
 from bayesnmf.priors.distribution import OPTIONAL

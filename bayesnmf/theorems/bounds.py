@@ -21,7 +21,7 @@ from bayesnmf.assessment.evidence import MOST_ALLOCATIONS, log_evidence
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.numpyro_bridge import guide_parameters, load_program, program_arguments
-from bayesnmf.inference.marginal.evidence import MOST_DIGITS, count_allocations, digits_of_allocations
+from bayesnmf.inference.marginal.allocation_model import MOST_DIGITS, count_allocations, digits_of_allocations
 from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.models.entries import as_observation
 from bayesnmf.options import BLD, SVI, Start

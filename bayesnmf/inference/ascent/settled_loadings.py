@@ -35,7 +35,6 @@ from bayesnmf.inference.sides import (
 from bayesnmf.inference.status import Status
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.settling import settled_totals
-from bayesnmf.kernels.cpu.threads import row_blocks
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.values import separate_scale
 from bayesnmf.types import Array
@@ -346,14 +345,11 @@ def settle_blocks(
     return bound, rows
 
 
-def row_blocks_of(counts: Counts, nonzeros: int | None = None) -> Iterator[tuple[slice, Counts]]:
-    """Yield blocks of 4,096 rows, or of about `nonzeros` nonzeros, with counts in shared memory."""
+def row_blocks_of(counts: Counts) -> Iterator[tuple[slice, Counts]]:
+    """Yield blocks of 4,096 rows with counts in shared memory."""
     for rows, part in counts.parts():
         n = part.shape[0]
-        bounds = [*range(0, n, BLOCK_ROWS), n]
-        if nonzeros is not None:
-            bounds = row_blocks(part.matrix.indptr, -(-part.nnz // nonzeros) or 1).tolist()
-        for first, last in pairwise(bounds):
+        for first, last in pairwise([*range(0, n, BLOCK_ROWS), n]):
             yield slice(rows.start + first, rows.start + last), part.block(first, last)
 
 

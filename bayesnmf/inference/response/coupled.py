@@ -41,8 +41,8 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sides import allocate, conditional_of, exposure_of, exposure_of_loadings, spread_at
 from bayesnmf.kernels.cpu.clusters import expected_clusters
 from bayesnmf.kernels.cpu.tangent import Tangent
-from bayesnmf.priors.dirichlet import solved
 from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet
+from bayesnmf.priors.dirichlet import solved
 from bayesnmf.priors.gamma import sum_to_shape
 from bayesnmf.priors.values import others
 from bayesnmf.types import Array

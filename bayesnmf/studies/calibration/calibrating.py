@@ -31,9 +31,8 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport, check_combination, progress_context
 from bayesnmf.fitting.many import uninterrupted
 from bayesnmf.fitting.settings import describe_options, describe_value
-from bayesnmf.inference.ascent.course import NOWHERE
 from bayesnmf.inference.checkpoints.keeper import Keeper
-from bayesnmf.inference.checkpoints.slots import slot_of
+from bayesnmf.inference.checkpoints.slots import NOWHERE, slot_of
 from bayesnmf.inference.status import FitWarning
 from bayesnmf.needs import needed_for
 from bayesnmf.options import METHODS, NUTS, SMC, SVI, VI, Gibbs, Options
