@@ -124,7 +124,7 @@ class BatchedCounts(RatedCounts):
 
     def _with_factors(self, factors: Array, lost: Array, ceilings: Array) -> BatchedCounts:
         exposure = ceilings[self.batches.codes] * self.plain.row_factor[:, 0]
-        mask = UnexposedGroups.of(lost, self.batches, self.plain.mask, self.missing_parts)
+        mask = UnexposedGroups.of_groups(lost, self.batches, self.plain.mask, self.missing_parts)
         return replace(self, row_exposure=exposure, mask=mask, ceilings=ceilings, factors=factors)
 
     def with_dispersions(self, dispersions: Array) -> BatchedCounts:

@@ -75,7 +75,9 @@ class UnexposedGroups(Mask):
     parts: list[tuple[Array, Mask]]
 
     @classmethod
-    def of(cls, lost: Array, groups: Batches, whole: Mask | None, parts: list[tuple[Array, Mask]]) -> UnexposedGroups:
+    def of_groups(
+        cls, lost: Array, groups: Batches, whole: Mask | None, parts: list[tuple[Array, Mask]]
+    ) -> UnexposedGroups:
         """Return the shares that entries lack, with what is missing as a whole."""
         return cls(nothing_missing((len(groups.codes), lost.shape[1])), True, lost, groups, whole, parts)
 
@@ -83,7 +85,7 @@ class UnexposedGroups(Mask):
     def of_features(cls, lost: Array, n: int, whole: Mask | None) -> UnexposedGroups:
         """Return shares (m,) that are equal in all n rows, with what is missing as a whole."""
         rows = Batches(np.array(["all"], dtype=object), np.zeros(n, np.intp))
-        return cls.of(lost[None, :], rows, whole, missing_in_groups(whole, rows))
+        return cls.of_groups(lost[None, :], rows, whole, missing_in_groups(whole, rows))
 
     @property
     def seen_rows(self) -> Array:
@@ -117,7 +119,7 @@ class UnexposedGroups(Mask):
         """Return the shares of some rows."""
         groups = self.groups.rows(index)
         whole = None if self.whole is None else self.whole.rows(index)
-        return UnexposedGroups.of(self.lost, groups, whole, missing_in_groups(whole, groups))
+        return UnexposedGroups.of_groups(self.lost, groups, whole, missing_in_groups(whole, groups))
 
 
 def missing_in_groups(mask: Mask | None, groups: Batches) -> list[tuple[Array, Mask]]:

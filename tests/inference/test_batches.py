@@ -129,7 +129,7 @@ def test_sums_over_shares_are_those_of_all_entries(whole):
     dense = lost[CODES]
     if mask is not None:
         dense = np.where(mask.hidden(slice(None)), 1.0, dense)
-    shares = UnexposedGroups.of(lost, batches, mask, missing_in_groups(mask, batches))
+    shares = UnexposedGroups.of_groups(lost, batches, mask, missing_in_groups(mask, batches))
     u, v = rng.random((N, K)), rng.random((M, K))
     np.testing.assert_allclose(shares.sums_by_row(v), dense @ v)
     np.testing.assert_allclose(shares.sums_by_feature(u), dense.T @ u)
