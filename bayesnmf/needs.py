@@ -23,7 +23,7 @@ PACKAGES = {
 NAMES = {
     "sklearn": ("BayesLDA", "BayesNMF"),
     "matplotlib": ("browse", "plots", "report"),
-    "arviz_stats": ("loo",),
+    "arviz_stats": ("LeaveOneOut", "loo"),
     "numpyro": ("equivalences", "models"),
 }
 

@@ -86,7 +86,7 @@ def check_arguments(name: str, taken: Signature, arguments: tuple[Any, ...], set
     try:
         taken.bind(*arguments, **settings)
     except TypeError as error:
-        raise TypeError(f"plots.{name}: {error}; help(bayesnmf.plots.{name}) has its arguments") from None
+        raise TypeError(f"plots.{name}: {error}; print(bayesnmf.plots.{name}.__doc__) has all arguments") from None
     size = settings.get("figsize")
     if size is not None and (np.shape(size) != (2,) or not np.all(np.asarray(size) > 0)):
         raise ValueError(f"figsize must be width and height in inches, as in figsize=(9, 4): found {shown(size)}")

@@ -18,7 +18,7 @@ from scipy.sparse import issparse
 COUNTS = [[3, 0, 1, 2], [0, 2, 4, 0], [5, 1, 0, 1], [0, 3, 6, 2], [2, 2, 0, 9]]
 K = 2
 SECOND = [[1, 0], [2, 4], [0, 0], [3, 1], [5, 2]]
-WITHOUT = {"store", "scratch", "reference"}  # where counts on disk are; and what no file has
+WITHOUT = {"store", "scratch", "held", "reference"}  # where counts on disk are; and what no file has
 
 
 def plain(value):

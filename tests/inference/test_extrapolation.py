@@ -25,6 +25,7 @@ from bayesnmf.inference.ascent.coordinate_ascent import (
     plain_steps,
 )
 from bayesnmf.inference.ascent.course import Schedule
+from bayesnmf.inference.problem import State
 
 FLAT = Gamma(1.0, 0.0)
 NASTY = nasty_counts()
@@ -210,7 +211,7 @@ def test_what_is_extrapolated_is_a_state(entry):
     ):
         problem, state = begin(options)
         here = evaluate_state(problem, state, 1)
-        before = tuple(side.bare() for side in state)
+        before = State(*(side.bare() for side in state))
         again = coordinate_ascent.extrapolated_state(problem, state, before, 1.0, None)
         assert np.isclose(evaluate_state(problem, again, 1).value, here.value, rtol=1e-13)
 

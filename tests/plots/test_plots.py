@@ -529,7 +529,7 @@ def test_every_figure_takes_axes_and_figsize_and_says_so():
 
 
 def test_figures_refuse_what_they_do_not_take(fits):
-    with pytest.raises(TypeError, match=r"plots\.agreement: got an unexpected keyword argument 'axis'; help"):
+    with pytest.raises(TypeError, match=r"plots\.agreement: got an unexpected keyword argument 'axis'; print"):
         plots.agreement(fits, axis=None)
     with pytest.raises(ValueError, match="figsize must be width and height in inches"):
         plots.agreement(fits, figsize=5)

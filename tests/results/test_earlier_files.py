@@ -59,6 +59,7 @@ def test_counts_on_disk_of_version_5_are_known_by_their_sums(of_earlier, tmp_pat
     counts = open_counts(bayesnmf.Blocks(source, scratch=tmp_path), "float64")
     with pytest.warns(UserWarning, match=r"on_disk\.nc is unchecked in part: .* a digest of the sums"):
         loaded = bayesnmf.load(path)
+    del held["counts"]["matrix"]["keeps"]  # what a process holds, and no file
     assert text_of(loaded) == held
     assert loaded.counts.store.folder == counts.store.folder
     loaded.save(tmp_path / "again.nc")

@@ -23,11 +23,11 @@ pytestmark = smallfits.quietly
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A disk of 48 kB, where mounting is allowed."""
+    """A disk of 32 kB, where mounting is allowed."""
     place = tmp_path / "disk"
     place.mkdir()
     done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=48k", "none", str(place)], capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", "size=32k", "none", str(place)], capture_output=True, text=True
     )
     if done.returncode:
         pytest.skip(f"mounting is not allowed: {done.stderr.strip()}")
@@ -36,7 +36,7 @@ def small_disk(tmp_path):
 
 
 def too_large():
-    """Return a fit of more than 48 kB."""
+    """Return a fit of more than 32 kB."""
     counts = np.random.default_rng(0).poisson(3.0, (100, 80))
     return bayesnmf.fit(counts, rank=10, method="map", seed=0, options=plain_map(max_iter=2, tol=0))
 
