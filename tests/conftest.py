@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import os
 import signal
 from functools import cache
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-pytest_plugins = ["seconds"]
+pytest_plugins = ["seconds", "compiled_once"]
 
 # Two processes share the cores: a library that starts a thread for each core would only wait for them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -47,6 +48,17 @@ def quick_compilation():
     jax.config.update("jax_disable_most_optimizations", jax.default_backend() == "cpu")
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Collect without looking for garbage, and leave what is collected out of later searches: it stays to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_generate_tests(metafunc):
