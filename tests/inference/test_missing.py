@@ -16,6 +16,7 @@ import bayesnmf
 from bayesnmf import VI, Dirichlet, Gamma, Gibbs, Priors
 from bayesnmf.assessment.bounds import state_of_fit
 from bayesnmf.data.mask import Mask, as_pattern
+from bayesnmf.data.missing import with_missing
 from bayesnmf.inference.sides import allocate, objective
 from bayesnmf.priors.specification import MODELS
 
@@ -238,6 +239,13 @@ def test_either_set_of_entries_gives_the_same_sums():
         np.testing.assert_allclose(getattr(few, name)(factor), getattr(many, name)(factor), atol=1e-12)
     assert few.number == many.number == missing.sum()
     np.testing.assert_array_equal(few.hidden(slice(2, 5)), missing[2:5])
+
+
+def test_counts_without_what_is_missing_keep_the_kind_of_their_indices():
+    """For indices of 64 bits every loop would be compiled again."""
+    for observed in (OBSERVED, ~OBSERVED):
+        matrix = with_missing(bayesnmf.as_counts(COUNTS), None, observed).matrix
+        assert matrix.indices.dtype == matrix.indptr.dtype == np.int32
 
 
 @quietly

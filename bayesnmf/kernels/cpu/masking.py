@@ -36,7 +36,8 @@ def at_entries(matrix: csr_array, pattern: csr_array, *, listed: bool) -> csr_ar
     found, given = np.empty(pattern.nnz, np.int64), (matrix.indptr, matrix.indices, pattern.indptr, pattern.indices)
     over_rows(pattern.indptr, SEARCH * pattern.nnz, lambda first, last: _find(*given, first, last, found), 1)
     there = found >= 0
-    found, ends = found[there], np.append(0, np.cumsum(there, dtype=matrix.indptr.dtype))[pattern.indptr]
+    sums = np.cumsum(there, dtype=matrix.indptr.dtype)  # in the matrix's own kind, for which loops have been compiled
+    found, ends = found[there], np.append(matrix.indptr[:1], sums)[pattern.indptr]
     if len(found) == (matrix.nnz if listed else 0):
         return matrix
     if listed:
