@@ -136,7 +136,7 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
     lost = allocation.padded(U.shape, np.float64)
     lost[:] = 1e-200
 
-    first, catalogue = tokens[: n // 10], V / V.sum(axis=1, keepdims=True)
+    first, catalogue = tokens[: n // 10], np.ascontiguousarray(V / V.sum(axis=1, keepdims=True))  # as fits have them
     exposed = np.zeros((0, m), bool), np.ones((1, K))
     of_features = np.zeros(m), np.ones(m)
     model = presence.Model(catalogue, *exposed, np.ones(K), np.zeros(K), presence.POISSON, *of_features)
