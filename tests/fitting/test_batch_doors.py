@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -18,14 +19,14 @@ COUNTS = DRAWN.counts.matrix.toarray()
 OPTIONS = {"vi": plain_vi(), "map": MAP(), "gibbs": Gibbs(draws=15, warmup=40, chains=2)}
 
 
+@cache
 def fitted(method):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return bayesnmf.fit(COUNTS, rank=2, method=method, seed=0, options=OPTIONS[method], batch=LABELS)
 
 
-FITS = {method: fitted(method) for method in OPTIONS}
-every_fit = pytest.mark.parametrize("method", FITS)
+every_fit = pytest.mark.parametrize("method", OPTIONS)
 
 
 def means_of(fit):
@@ -76,7 +77,7 @@ def test_drawn_factors_are_those_of_the_drawn_sides(algorithm, components):
 
 @every_fit
 def test_factors_are_recovered(method):
-    table, true = FITS[method].batch_factors(), np.log(DRAWN.batch_factors)
+    table, true = fitted(method).batch_factors(), np.log(DRAWN.batch_factors)
     assert table.index.names == ["batch", "feature"]
     logs = np.log(table["mean"].to_numpy().reshape(2, 15))
     assert np.corrcoef(logs[0] - logs[1], true[0] - true[1])[0, 1] > 0.8
@@ -109,13 +110,13 @@ def test_labels_may_be_a_column():
 
 
 def test_factors_print_as_one_line():
-    shape = FITS["vi"].batch.shape
-    assert repr(FITS["vi"].batch) == f"FittedBatches('a', 'b': 15 factors each, shape {shape:.4g}, learned)"
+    shape = fitted("vi").batch.shape
+    assert repr(fitted("vi").batch) == f"FittedBatches('a', 'b': 15 factors each, shape {shape:.4g}, learned)"
 
 
 @every_fit
 def test_means_of_entries_have_factors_everywhere(method):
-    fit = FITS[method]
+    fit = fitted(method)
     left, right = fit.mean_factors
     np.testing.assert_allclose(left @ right, means_of(fit))
     table = fit.expected(rows=[3, 0], features=[2, 7])
@@ -129,7 +130,7 @@ def test_means_of_entries_have_factors_everywhere(method):
 
 @every_fit
 def test_saved_and_loaded_fits_are_the_same(method, tmp_path):
-    fit = FITS[method]
+    fit = fitted(method)
     fit.save(tmp_path / "fit.nc")
     found = bayesnmf.load(tmp_path / "fit.nc")
     np.testing.assert_array_equal(found.batch.mean, fit.batch.mean)
@@ -141,7 +142,7 @@ def test_saved_and_loaded_fits_are_the_same(method, tmp_path):
 
 @every_fit
 def test_new_rows_of_known_and_of_new_batches(method):
-    fit = FITS[method]
+    fit = fitted(method)
     known = fit.project(COUNTS[:4], batch=["b", "a", "b", "a"], seed=1)
     np.testing.assert_allclose(known.mean_factors[0] @ known.mean_factors[1], means_of(known))
     with pytest.warns(bayesnmf.DataWarning, match="1 labels that the fit does not have: 'c'"):
@@ -161,12 +162,12 @@ def test_bounds_of_a_fit_with_batches():
 
 
 def test_trees_have_factors_by_batch_and_feature():
-    tree = FITS["gibbs"].to_datatree(log_likelihood=True, posterior_predictive=True)
+    tree = fitted("gibbs").to_datatree(log_likelihood=True, posterior_predictive=True)
     factors = tree["posterior"]["batch_factors"]
     assert factors.dims == ("chain", "draw", "batch", "feature")
     assert factors["batch"].to_numpy().tolist() == ["a", "b"]
-    means = FITS["gibbs"].posterior
-    at = means.loadings[0, 3] @ means.components[0, 3] * means.factors[0, 3][FITS["gibbs"].counts.batch.codes]
+    means = fitted("gibbs").posterior
+    at = means.loadings[0, 3] @ means.components[0, 3] * means.factors[0, 3][fitted("gibbs").counts.batch.codes]
     found = tree["log_likelihood"]["counts"][0, 3].to_numpy()
     from scipy.stats import poisson
 
@@ -175,15 +176,15 @@ def test_trees_have_factors_by_batch_and_feature():
 
 @pytest.mark.long
 def test_scores_of_left_out_entries_are_those_of_all_draws():
-    found = bayesnmf.loo(FITS["gibbs"])
-    some = bayesnmf.loo(FITS["gibbs"], most=200)
+    found = bayesnmf.loo(fitted("gibbs"))
+    some = bayesnmf.loo(fitted("gibbs"), most=200)
     assert found.elpd == pytest.approx(some.elpd, abs=5 * some.sampling_se)
 
 
 @quietly
 @pytest.mark.long
 def test_checks_refit_with_factors():
-    found = bayesnmf.predictive_checks(FITS["vi"], draws=20, refits=12)
+    found = bayesnmf.predictive_checks(fitted("vi"), draws=20, refits=12)
     assert found.table.loc["misfit", "p_value"] > 0.05
     plain = bayesnmf.predictive_checks(bayesnmf.fit(COUNTS, rank=2, seed=0, options=plain_vi()), draws=20, refits=12)
     assert plain.table.loc["misfit", "p_value"] < 0.01
@@ -208,7 +209,7 @@ def test_a_column_of_obs_names_batches():
     obs = pd.DataFrame({"donor": LABELS}, index=[f"cell {i}" for i in range(40)])
     adata = anndata.AnnData(COUNTS.astype(np.float32), obs=obs)
     found = bayesnmf.tl.fit(adata, rank=2, seed=0, options=plain_vi(), batch="donor")
-    np.testing.assert_allclose(found.batch.mean, FITS["vi"].batch.mean, rtol=1e-6)
+    np.testing.assert_allclose(found.batch.mean, fitted("vi").batch.mean, rtol=1e-6)
     with pytest.raises(ValueError, match="batch must be a column of obs: found 'who'"):
         bayesnmf.fit(adata, rank=2, batch="who")
 
@@ -217,7 +218,7 @@ def test_labels_by_name_are_put_in_order():
     frame = pd.DataFrame(COUNTS, index=[f"s{i}" for i in range(40)])
     given = {f"s{i}": LABELS[i] for i in reversed(range(40))} | {"other": "c"}
     found = bayesnmf.fit(frame, rank=2, seed=0, options=plain_vi(), batch=given)
-    np.testing.assert_array_equal(found.counts.batch.codes, FITS["vi"].counts.batch.codes)
+    np.testing.assert_array_equal(found.counts.batch.codes, fitted("vi").counts.batch.codes)
 
 
 @pytest.mark.long
@@ -238,12 +239,12 @@ def test_the_command_line_reads_batches(tmp_path, monkeypatch):
 def test_fits_say_that_they_have_batches():
     from bayesnmf.pages.of_fit import settings
 
-    assert "40 rows × 15 features, 2 batches" in repr(FITS["vi"])
-    assert any("'a', 'b'; factors of shape" in row[1] for row in settings(FITS["vi"]).tables[0].rows)
+    assert "40 rows × 15 features, 2 batches" in repr(fitted("vi"))
+    assert any("'a', 'b'; factors of shape" in row[1] for row in settings(fitted("vi")).tables[0].rows)
 
 
 def test_groups_that_are_confounded_with_batches_are_told():
-    contrasts, fit = bayesnmf.group_contrasts, FITS["vi"]
+    contrasts, fit = bayesnmf.group_contrasts, fitted("vi")
     with pytest.warns(bayesnmf.DataWarning, match="groups are confounded with batch: 'x' in 'b'; 'y' in 'a'"):
         contrasts(fit, ["x", "y"] * 20)
     with warnings.catch_warnings():
@@ -282,7 +283,7 @@ def test_what_cannot_be_fitted_is_refused_by_name(given, said):
 
 def test_what_has_no_factors_is_refused_by_name():
     with pytest.raises(ValueError, match="found factors of batches"):
-        bayesnmf.linear_response(FITS["vi"])
+        bayesnmf.linear_response(fitted("vi"))
     with pytest.raises(ValueError, match="factors of batches need a fit with batches"):
         bayesnmf.fit(COUNTS, rank=2, seed=0, options=plain_vi()).batch_factors()
     with pytest.raises(ValueError, match="batch needs criterion='masked'"):
