@@ -35,7 +35,7 @@ from bayesnmf.inference.status import FitWarning
 from bayesnmf.priors.specification import MODELS
 
 # Pages whose calls take a few seconds together; the others are run by the long tests.
-BRIEF = re.compile(r"docs/(models/\w+|batches|checkpoints|command_line|several|speed)\.md")
+BRIEF = re.compile(r"docs/(models/\w+|checkpoints|command_line|several)\.md")
 RANKS = re.compile(r"ranks=range\((\d+), [^)]*\)")
 
 

@@ -9,14 +9,16 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from scipy.stats import binom, poisson
-from smallfits import COUNTS, OPTIONS, QUICK, K, M, N, every_method, every_model, parameter_fit, quietly
+from smallfits import COUNTS, OPTIONS, QUICK, K, M, N, every_model, parameter_fit, quietly
 from smallfits import fit as small
+from suites import crossed
 
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, Priors, plots
 from bayesnmf.assessment import predictive_checks
 from bayesnmf.assessment.predictive_statistics import Refitted
 from bayesnmf.inference import alignment
+from bayesnmf.priors.specification import MODELS
 from bayesnmf.results import relabelling
 from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.mixing import r_hat_and_ess
@@ -314,8 +316,7 @@ def test_statistics_are_what_they_say():
     assert predictive_checks.POINT in found.notes
 
 
-@every_method
-@every_model
+@pytest.mark.parametrize(("model", "method"), crossed(MODELS, OPTIONS))
 def test_every_fit_can_be_checked(model, method):
     found = bayesnmf.predictive_checks(small(model, method), 20)
     given = model == "dirichlet_poisson"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from plain import plain_map, plain_vi
 from smallfits import quietly
+from suites import crossed
 
 import bayesnmf
 from bayesnmf.kernels.cpu.pearson import pearson_sums
@@ -157,7 +158,7 @@ SOME = [{"row_exposure": np.linspace(0.5, 2, 30)}, {"batch": ["a", "b"] * 15},
 @quietly
 @pytest.mark.parametrize(
     ("model", "more"),
-    [*product(MODELS, EVERY), *product(("gamma_poisson", "dirichlet_gamma"), SOME)],
+    [*crossed(MODELS, EVERY), *product(("gamma_poisson", "dirichlet_gamma"), SOME)],
     ids=lambda value: value if isinstance(value, str) else "-".join(value) or "plain",
 )
 def test_dispersions_given_components_are_those_of_any_fit(model, more):

@@ -7,7 +7,8 @@ import arviz as az
 import numpy as np
 import pandas as pd
 import pytest
-from smallfits import COUNTS, OPTIONS, K, every_method, every_model, quietly
+from smallfits import COUNTS, OPTIONS, K, every_method, quietly
+from suites import crossed
 
 import bayesnmf
 from bayesnmf import Gamma, Priors
@@ -26,8 +27,7 @@ def fitted(method="vi", model="gamma_poisson", priors=None, **given):
     return bayesnmf.fit(MATRICES, model, K, method, seed=0, options=options, **given)
 
 
-@every_model
-@every_method
+@pytest.mark.parametrize(("model", "method"), crossed(MODELS, OPTIONS))
 def test_draws_and_points_of_one_matrix_have_the_means_of_all(model, method) -> None:
     """Where the totals of rows are given, those of a matrix are its own, and what is the same are the shares."""
     fit = fitted(method, model)
