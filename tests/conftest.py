@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-pytest_plugins = ["seconds", "compiled_once"]
+pytest_plugins = ["seconds"]
 
 # Two processes share the cores: a library that starts a thread for each core would only wait for them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
