@@ -127,7 +127,7 @@ def main(given: list[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         counts = Path(folder) / "counts.h5ad"
         write_counts(counts)
-        rival = [options.rivals, str(HERE / "cells_rivals.py")]
+        rival = [options.rivals, "-P", str(HERE / "cells_rivals.py")]
         marked = run_once([*rival, "markers", str(counts), str(path := options.out / "markers.json")], path)
         print(f"markers: {marked['version']}\n")
         heads = [f"{kind}, {labels}: NMI / ARI" for labels in ("subpop", "celltype") for kind in ("share", "lift")]

@@ -1,6 +1,6 @@
 """The rivals of `benchmarks.cells`, run by the interpreter of their own environment, which lacks bayesnmf.
 
-    rivals/bin/python benchmarks/cells_rivals.py TASK COUNTS RESULT [RANK]
+    rivals/bin/python -P benchmarks/cells_rivals.py TASK COUNTS RESULT [RANK]
 
 TASK is markers, cnmf or nmf. COUNTS is an h5ad of the counts with the labels of cells; RESULT a json.
 """

@@ -99,7 +99,7 @@ def main(given: list[str] | None = None) -> None:
                 method, rank = each.split(":")
                 path = options.out / f"{name}_{method}_{rank}.json"
                 own = [sys.executable, "-m", "benchmarks.programs", "--one", method, rank, name, str(path)]
-                rival = [options.rivals, str(HERE / "cells_rivals.py"), method, str(written), str(path), rank]
+                rival = [options.rivals, "-P", str(HERE / "cells_rivals.py"), method, str(written), str(path), rank]
                 found = run_once(rival if method == "cnmf" else own, path)
                 each_r = correlations(truth, np.array(found["usage"]))
                 line = [name, f"{method} ({found['version']})", rank, f"{each_r.mean():.3f}", f"{each_r[-1]:.3f}",

@@ -165,7 +165,8 @@ class Readings(FitRecord):
     def leading_components(self, order: str = "lift") -> pd.DataFrame:
         """Return the leading component of each row, the usual assignment, with its share of the row and its lift.
 
-        By "lift", that of the largest share × log(share / mean share over rows) leads; by "share", that of the largest
-        share, which may be one that all rows have; see `bayesnmf.results.shares.leading_components`.
+        By "lift", that of the largest share × log(share / mean share over rows) leads; by "specific", that of the
+        largest share among components that not all rows have, which sorts rows into groups; by "share", that of the
+        largest share, which may be one that all rows have. See `bayesnmf.results.shares.leading_components`.
         """
         return shares.leading_components(self, order)

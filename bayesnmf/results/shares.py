@@ -214,7 +214,8 @@ def _drawn_sums(fit: FitRecord, number: int) -> Array:
     return np.where(variance > 0, drawn, mean)
 
 
-ORDERS = ("lift", "share")
+ORDERS = ("lift", "specific", "share")
+EVEN = 0.8  # share of the rows: what is spread as evenly as over so many rows is in all of them
 TIE = 1e-9  # difference of scores or shares that may be rounding
 
 
@@ -222,8 +223,9 @@ def leading_components(fit: FitRecord, order: str = "lift") -> pd.DataFrame:
     """Return the leading component of each row, with its share of the row and its lift.
 
     By "lift", the component leads that says most of how the row differs from the mean row; by "share", that of the
-    largest share. Of equal ones the larger share leads, then the first. ``component`` is categorical, and missing in
-    rows without counts. ``lift`` is the share over the mean share of the component in all rows, of a projection in
+    largest share; by "specific", that of the largest share among components that not all rows have (`of_all_rows`).
+    Of equal ones the larger share leads, then the first. ``component`` is categorical, and missing in rows without
+    counts. ``lift`` is the share over the mean share of the component in all rows, of a projection in
     those of the fit that it was projected onto; a projection from a file, or one matrix of it, does not have these,
     which a DataWarning tells.
     """
@@ -231,16 +233,16 @@ def leading_components(fit: FitRecord, order: str = "lift") -> pd.DataFrame:
 
     check_choice(order, "order", ORDERS)
     shares, counted = to_topic_model(fit).proportions, fit.counts.row_totals > 0
-    mean = mean_shares(shares, counted)
+    base = shares[counted]
     if fit.reference is not None:
         own = fit.reference.fit
-        mean = mean_shares(to_topic_model(own).proportions, own.counts.row_totals > 0)
+        base = to_topic_model(own).proportions[own.counts.row_totals > 0]
     elif fit.is_projected:
         warn_of_data(
             "lifts are against the rows of this projection, since a file or one matrix of it does not have those of "
             "the reference: reference.project(...) gives the components that lead against these"
         )
-    first, lifts = _leading(shares, mean, order), shares / mean
+    first, lifts = _leading(shares, base, order), shares / mean_shares(base)
     labels: Any = fit.component_labels
     codes, rows = np.where(counted, first, -1).astype(np.intp), np.arange(len(shares))
     columns = {
@@ -253,20 +255,34 @@ def leading_components(fit: FitRecord, order: str = "lift") -> pd.DataFrame:
 
 def leading_of(shares: Array, counted: Array) -> Array:
     """Return the position of the leading component of each row, given shares (n, K) and which rows have counts."""
-    return _leading(shares, mean_shares(shares, counted), "lift")
+    return _leading(shares, shares[counted], "lift")
 
 
-def _leading(shares: Array, mean: Array, order: str) -> Array:
-    lifts = shares / mean
+def _leading(shares: Array, base: Array, order: str) -> Array:
+    """Return the position of the leading component of each row, (n,), against rows with counts, (rows, K)."""
+    lifts = shares / mean_shares(base)
     score = shares if order == "share" else xlogy(shares, np.where(lifts > 0, lifts, 1.0))
+    if order == "specific":
+        score = np.where(of_all_rows(base), -1.0, shares)
     first: Array = _is_largest(np.where(_is_largest(score), shares, -1.0)).argmax(axis=1)
     return first
 
 
-def mean_shares(shares: Array, counted: Array) -> Array:
-    """Return the mean share of each component in rows with counts, (K,); infinite if none of these has it."""
-    mean = shares[counted].mean(axis=0) if counted.any() else np.ones(shares.shape[1])
+def mean_shares(base: Array) -> Array:
+    """Return the mean share of each component in rows with counts (rows, K), (K,); infinite if none of these has it."""
+    mean = base.mean(axis=0) if len(base) else np.ones(base.shape[1])
     return np.where(mean > 0, mean, np.inf)
+
+
+def of_all_rows(base: Array) -> Array:
+    """Return which components all rows have, (K,), given shares of rows with counts (rows, K); none if it were all.
+
+    With p_i the share of a component's counts that row i has, if all rows had as many counts, exp(−Σ p log p) is over
+    how many rows it is spread: at 0.8 of them and more, it is said to be in all.
+    """
+    p = base / np.maximum(base.sum(axis=0), np.finfo(np.float64).tiny)
+    found = np.exp(-xlogy(p, p).sum(axis=0)) > EVEN * len(base)
+    return np.asarray(found & ~found.all())
 
 
 def _is_largest(values: Array) -> Array:

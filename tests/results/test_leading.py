@@ -27,6 +27,7 @@ def test_a_component_of_all_rows_does_not_lead_where_others_say_more():
     table = fit_with(shares).leading_components()
     assert table["component"].tolist() == [1, 2, 1, 0]
     assert fit_with(shares).leading_components("share")["component"].tolist() == [0, 0, 0, 0]
+    assert fit_with(shares).leading_components("specific")["component"].tolist() == [1, 2, 1, 1]  # 0 is in all rows
     np.testing.assert_allclose(table["share"], [0.4, 0.4, 0.35, 0.9])
     means = np.mean(shares, axis=0)
     np.testing.assert_allclose(table["lift"], [0.4 / means[1], 0.4 / means[2], 0.35 / means[1], 0.9 / means[0]])
@@ -60,7 +61,7 @@ def test_rows_without_counts_have_no_leading_component_and_do_not_count():
 def test_names_of_components_are_categories_and_other_orders_are_refused():
     named = smallfits.fit().rename(["a", "b", "c"])
     assert named.leading_components()["component"].cat.categories.tolist() == ["a", "b", "c"]
-    with pytest.raises(ValueError, match="order must be one of 'lift', 'share'"):
+    with pytest.raises(ValueError, match="order must be one of 'lift', 'specific', 'share'"):
         named.leading_components("weight")
 
 
