@@ -22,7 +22,8 @@ from bayesnmf.data.labels import split_labels
 from bayesnmf.data.simulation import Simulation
 from bayesnmf.fitting.known import catalogue_of, in_order_of
 from bayesnmf.options import methods_with
-from bayesnmf.priors.checks import check_has_part, same_priors
+from bayesnmf.options.rules import Request, ability
+from bayesnmf.priors.checks import same_priors
 from bayesnmf.priors.specification import on_simplex, uniformises
 from bayesnmf.results.checks import check_fit, read_groups, warn_of_ungrouped
 from bayesnmf.results.record import FitRecord
@@ -157,8 +158,7 @@ def check_response(fit: Any, given_components: bool) -> None:
         raise ValueError(
             f"linear response needs entries whose exposure is known: found {found}; use fit.with_intervals('sampled')"
         )
-    for side in ("loadings", "components"):
-        check_has_part(getattr(fit.priors, side), side, "response", "linear response", "method='gibbs'")
+    ability("response", "method='gibbs'").check(Request(priors=fit.priors), "linear response needs")
     if given_components:
         return
     if fit.posterior.components is None:

@@ -22,7 +22,6 @@ from bayesnmf.data.conversion import as_counts, check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.simulation import Simulation
 from bayesnmf.fitting.chains import closed_form_fit, vi_options_of
-from bayesnmf.fitting.checks import check_unexposed
 from bayesnmf.fitting.job import Job, ProgressReport, check_combination, progress_context, resolve_priors
 from bayesnmf.fitting.known import RANK
 from bayesnmf.fitting.noisy import counts_to_temper, run_with_noise
@@ -48,9 +47,9 @@ from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.negative_binomial import NegativeBinomial
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import SMC, VI
-from bayesnmf.options.checks import served_options
+from bayesnmf.options.rules import COLLAPSIBLE, UNEXPOSED, Request
 from bayesnmf.priors import Dirichlet, Distribution, Priors
-from bayesnmf.priors.checks import check_broadcast, check_collapsible, check_family, check_noise
+from bayesnmf.priors.checks import check_broadcast, check_family, check_noise
 from bayesnmf.priors.specification import model_and_rank
 from bayesnmf.types import ModelName
 
@@ -281,8 +280,9 @@ def _job(data: Counts, model: str, rank: int, priors: Priors | None, noise: Nois
 def _by_allocations(job: Job, method: str, particles: int, runs: int, seed: int | None) -> Evidence:
     """Sum over all allocations, or estimate the sum one single count after another."""
     what, data, rank, priors = f"method={method!r}", job.counts, job.rank, job.options.priors
-    check_unexposed(check_complete(data, what), what, "method='tempered'")
-    check_collapsible(priors.loadings, priors.components, what, "method='tempered'")
+    check_complete(data, what)
+    for need in (UNEXPOSED, *COLLAPSIBLE):
+        need.check(Request(priors=priors, counts=data), f"{what} needs", cure="use method='tempered'")
     sides: Any = priors.loadings, priors.components
     if method == "exact":
         check_enumerable(count_allocations(data, rank), MOST_ALLOCATIONS)
@@ -315,8 +315,7 @@ def _is_collapsible(job: Job) -> bool:
 
 def _tempered(job: Job, seed: int | None, truth: Simulation | None) -> Evidence:
     """Estimate the evidence by tempered runs, and with a simulation by chains down from its parameters, too."""
-    check_combination(job.model, "smc", job.rank, job.counts, job.options)
-    served_options(job.options, job.noise, "smc", job.counts)
+    check_combination(Request(job.model, "smc", job.options.priors, job.options, job.noise, job.counts, job.rank))
     check_truth(truth, job)
     target = tempered_target(counts_to_temper(job), job.options.priors, job.rank)
     bound, upper = variational_bound(job), np.inf
@@ -399,7 +398,8 @@ def log_p_allocation(allocations: ArrayLike, loadings: Distribution, components:
     S = check_allocation(allocations)
     n, rank, m = S.shape
     priors = Priors(loadings, components)
-    check_collapsible(priors.loadings, priors.components, "log_p_allocation")
+    for need in COLLAPSIBLE:
+        need.check(Request(priors=priors), "log_p_allocation needs")
     sides: Any = priors.loadings, priors.components
     check_broadcast(loadings, "loadings", (n, rank))
     check_broadcast(components, "components", (rank, m))

@@ -28,6 +28,19 @@ WHICH = """which model and method:
   without intervals. gibbs: chains, where intervals must be right and counts are
   not too many; nuts checks them on small counts. smc: the evidence of small
   counts. svi and bld: for comparison with other programs."""
+TOGETHER = """what goes with what (more: docs/combinations.md):
+  batch: method=map, vi or gibbs; a model of the totals of rows; counts of one
+    matrix; noise=poisson
+  covariates: method=map, vi or gibbs
+  missing entries: method=map, vi, gibbs, nuts, smc or svi
+  counts on disk: method=map, vi or gibbs
+  weights: method=map, vi or gibbs; noise=poisson
+  row_exposure: a model of the totals of rows
+  feature_exposure: a Gamma prior of the components
+  noise=nb1: method=map, vi, gibbs, nuts, svi or smc
+  noise=nb2: method=map, vi, gibbs, nuts or svi
+  noise=quasi: method=map, vi or gibbs
+  noise=zip: method=map, vi or gibbs"""
 FORMATS = (
     "counts, samples in rows: .npz .mtx[.gz] .csv[.gz] .tsv[.gz] .txt[.gz] .all .dat .data .tab .parquet .h5ad .h5, "
     "tables of salmon, RSEM, mothur and PLINK, or a folder of 10x Genomics"

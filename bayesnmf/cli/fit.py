@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bayesnmf.cli.arguments import WHICH, check_fit_arguments, check_markers_of_rank, noise_of, options_of
+from bayesnmf.cli.arguments import TOGETHER, WHICH, check_fit_arguments, check_markers_of_rank, noise_of, options_of
 
 HELP = "fit a model: loadings, components, and their posterior"
 DESCRIPTION = (
@@ -24,7 +24,9 @@ EXAMPLES = f"""  bayesnmf fit counts.csv --rank 5
   bayesnmf fit sbs=sbs96.tsv id=id83.tsv --rank 6 --noise sbs=nb2 --weights id=2 --loadings exposures.csv
   bayesnmf fit counts.mtx.gz --transpose --method gibbs --set draws=2000 --json --quiet
 
-{WHICH}"""
+{WHICH}
+
+{TOGETHER}"""
 
 
 def run(args: Namespace) -> int:

@@ -18,15 +18,8 @@ from bayesnmf.checks import check_positive, shown
 from bayesnmf.data.annotated import is_annotated
 from bayesnmf.data.labels import Order, in_order, is_frame, is_missing, listed
 from bayesnmf.data.suspicions import warn_of_data
-from bayesnmf.noise.abilities import Noise
-from bayesnmf.noise.poisson import POISSON
-from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
-from bayesnmf.priors.checks import check_proper_components, check_proper_loadings
-from bayesnmf.priors.specification import MODELS, PARAMETER
 from bayesnmf.text import readable
 from bayesnmf.types import Array
-
-SERVED = ("map", "vi", "gibbs")  # methods that have factors of batches
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,77 +244,8 @@ def warn_of_confounding(batches: Batches | None, groups: list[str], members: lis
     )
 
 
-def check_totals_free(given_totals: bool) -> None:
-    """Refuse a model that takes the totals of rows as given."""
-    if given_totals:
-        raise ValueError(
-            "batch needs a model of the totals of rows, which factors change: found 'dirichlet_poisson', where they "
-            "are given; use model='dirichlet_gamma'"
-        )
-
-
 def check_no_batches(counts: Any, what: str) -> Any:
     """Return counts; refuse those in batches, as of a simulation or a fit, for what has no factors of batches."""
     if counts.batch is not None:
         raise ValueError(f"{what} needs counts without batches, as it has no factors of them: give counts.matrix")
     return counts
-
-
-def served_with_batch(options: Any, method: str, model: str, noise: Noise, counts: Any) -> Any:
-    """Return the options for counts in batches, which may choose the sampler; refuse what cannot be fitted."""
-    if method not in SERVED:
-        raise ValueError(
-            f"batch needs method='map', 'vi' or 'gibbs': found {method!r}, which has no such factors; leave batch out"
-        )
-    check_totals_free(MODELS[model].given_totals)
-    if getattr(counts, "matrices", None) is not None:
-        raise ValueError("batch needs counts of one matrix: found several; fit one by one")
-    if noise != POISSON:
-        raise ValueError(
-            f"batch needs noise='poisson': found {noise.word!r}, with which factors are not conjugate; leave one out"
-        )
-    if getattr(options, "device", "cpu") != "cpu":
-        raise ValueError(f"batch needs device='cpu': found {options.device!r}; leave device out")
-    if getattr(options, "collapsed", False):
-        raise ValueError(
-            "batch needs bayesnmf.Gibbs(collapsed=False), since factors change exposures; leave collapsed out"
-        )
-    priors, algorithm = options.priors, getattr(options, "algorithm", None)
-    if algorithm is not None and not ALGORITHMS[algorithm].rates:
-        able = [name for name in algorithms_of(method) if ALGORITHMS[name].rates]
-        raise ValueError(
-            f"batch needs algorithm={' or '.join(map(repr, able))}: found {algorithm!r}, which holds exposures; leave "
-            "algorithm out"
-        )
-    if priors.components == PARAMETER:
-        raise ValueError(
-            "batch needs a prior of the components, since factors are free to take what they have: found "
-            "priors.components='parameter'; give bayesnmf.Dirichlet(1)"
-        )
-    if method == "map":
-        return _with_basis(options)
-    check_proper_loadings(priors.loadings, "batch, whose factors would take any scale")
-    check_proper_components(priors.components, "batch, whose factors would take any scale")
-    if method != "gibbs" or priors.loadings.support == "positive":
-        return options
-    if algorithm == "marginal":
-        raise ValueError(
-            "batch and loadings that are proportions need bayesnmf.Gibbs(algorithm='allocations'), since counts are "
-            "drawn beside the others; leave algorithm out"
-        )
-    return replace(options, algorithm="allocations")
-
-
-def _with_basis(options: Any) -> Any:
-    """Return options of map in the basis in which the mode leaves the scale of factors at 1; refuse the other one.
-
-    Densities of loadings are largest at small ones, those of their logarithms are not, and rise for ever where flat.
-    """
-    flat = any(getattr(each, "flat", False) for each in (options.priors.loadings, options.priors.components))
-    basis = "natural" if flat else "log"
-    if options.basis not in (None, basis):
-        raise ValueError(
-            f"batch needs basis={basis!r} with these priors: found {options.basis!r}, whose mode has factors far from "
-            "1; leave basis out"
-        )
-    return replace(options, basis=basis)

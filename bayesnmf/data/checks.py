@@ -11,7 +11,7 @@ from bayesnmf.checks import as_numbers, check_choice, check_count, check_positiv
 from bayesnmf.data.conversion import LARGEST_INTEGER
 from bayesnmf.data.labels import Order, order_of, same_labels
 from bayesnmf.data.suspicions import warn_of_data
-from bayesnmf.noise.abilities import Dispersed, Distributed, Noise
+from bayesnmf.noise.abilities import Dispersed, Distributed, Noise, distribution_of
 from bayesnmf.priors.checks import check_length_of_dispersion
 from bayesnmf.text import readable
 
@@ -50,49 +50,16 @@ def check_totals(totals: Any, n: int, given_totals: bool, by_default: bool, usua
 
 def check_noise_of_draws(noise: Noise, size: tuple[int, int], given_totals: bool) -> Distributed:
     """Return a noise that counts can be drawn with; refuse one of no known distribution, or of none in closed form."""
-    what = f"noise={noise.word!r}"
-    if not isinstance(noise, Distributed):
-        raise ValueError(
-            f"{what} is no distribution of counts to draw from; use bayesnmf.NegativeBinomial(dispersion=...)"
-        )
+    what, law = f"noise={noise.word!r}", distribution_of(noise, "drawn counts")
     if isinstance(noise, Dispersed) and not noise.known:
         raise ValueError(f"{what} needs a known {noise.parameter} to draw counts: give bayesnmf.{noise.example()!r}")
-    if given_totals and not noise.given_totals:
+    if given_totals and not law.given_totals:
         raise ValueError(
             f"{what}{f' per {noise.by}' if noise.by_feature else ''} has no closed form where the totals of rows are "
             "given; use bayesnmf.NegativeBinomial('linear') with one dispersion or by='row', or model='gamma_poisson'"
         )
     check_length_of_dispersion(noise, size)
-    return noise
-
-
-def check_noise_to_compare(noise: Noise) -> Noise:
-    """Return a noise; refuse one by which fits cannot be compared."""
-    if not isinstance(noise, Distributed):
-        raise ValueError(
-            f"noise={noise.word!r} is no distribution of counts that fits could be compared by; use noise='nb1' or "
-            "'poisson'"
-        )
-    return noise
-
-
-def check_noise_of_stream(noise: Noise) -> Noise:
-    """Return the noise of a stream; refuse quadratic variance, dispersions of rows, and one from a fit of all rows."""
-    if noise.has_entry_rates:
-        raise ValueError(
-            f"noise={noise.word!r} needs all rows at once, and a stream has batches of them: use noise='nb1'"
-        )
-    if noise.by == "row":
-        raise ValueError(
-            "noise must have one dispersion, or one for each feature, in a stream, whose rows do not come again: found "
-            "dispersions of rows; give bayesnmf.NegativeBinomial(dispersion=None)"
-        )
-    if noise.from_first_fit and not noise.known:
-        raise ValueError(
-            f"noise={noise.word!r} needs its dispersion in a stream, as that of a fit of some rows: give "
-            "bayesnmf.Quasi(dispersion=fit.dispersion().excess), or noise='nb1'"
-        )
-    return noise
+    return law
 
 
 def check_exposure(values: np.ndarray, argument: str, length: int, dtype: Any) -> np.ndarray:

@@ -156,16 +156,6 @@ def check_of_all(fit: Any, what: str) -> None:
         )
 
 
-def check_weights_served(counts: SeveralCounts, method: str) -> None:
-    """Refuse weights of matrices with a method that needs a distribution of the counts, or whole numbers of them."""
-    if not counts.matrices.weighted:
-        return
-    if method not in ("map", "vi", "gibbs"):
-        raise ValueError(f"weights need method='map', 'vi' or 'gibbs': found {method!r}, which needs a distribution")
-    if method == "gibbs" and not counts.is_integer:
-        raise ValueError("weights must be whole numbers for method='gibbs', which draws whole counts; use method='vi'")
-
-
 def is_weighted(counts: Any) -> bool:
     """Return whether counts are several matrices with weights."""
     return isinstance(counts, SeveralCounts) and counts.matrices.weighted
@@ -234,19 +224,10 @@ def noise_of_matrices(noise: Any, counts: Counts) -> Noise:
     """
     if not isinstance(counts, SeveralCounts):
         raise TypeError(f"noise must be one noise for counts of one matrix: found {shown(noise)}")
-    told, found = counts.matrices, noise
-    if isinstance(noise, Mapping):
-        found = _combined(
-            {check_choice(name, "noise", told.names): check_noise(one) for name, one in noise.items()}, told
-        )
-    else:
-        found = noise.of_matrices(told.codes, told.names)
-    if told.weighted and found != POISSON:
-        raise ValueError(
-            "weights need noise='poisson', since counts that count more often have another dispersion: found "
-            f"{found!r}; leave one of them out"
-        )
-    return found
+    told = counts.matrices
+    if not isinstance(noise, Mapping):
+        return noise.of_matrices(told.codes, told.names)
+    return _combined({check_choice(name, "noise", told.names): check_noise(one) for name, one in noise.items()}, told)
 
 
 def noise_for(noise: Any, counts: Counts) -> Noise:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
 from bayesnmf.checks import check_count, check_instance, check_rank, check_size
-from bayesnmf.data.batches import check_totals_free, with_batch
+from bayesnmf.data.batches import with_batch
 from bayesnmf.data.checks import check_drawable, check_noise_of_draws, check_totals
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.checks import check_has_formula
@@ -20,12 +20,11 @@ from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.several import joined, noise_for, sizes_of
 from bayesnmf.noise.abilities import Distributed, Noise
 from bayesnmf.noise.poisson import POISSON
+from bayesnmf.options.combinations import FEATURE_EXPOSURE, ROW_EXPOSURE, check_together
+from bayesnmf.options.rules import FREE_TOTALS, PROPER_COMPONENTS, PROPER_LOADINGS, Request
 from bayesnmf.priors import Priors, matrix
 from bayesnmf.priors.checks import (
-    check_exposures,
     check_family,
-    check_proper_components,
-    check_proper_loadings,
 )
 from bayesnmf.priors.pair import replace_sides, with_defaults
 from bayesnmf.priors.specification import MODELS, SPARSE, check_model
@@ -186,11 +185,11 @@ def simulate(
     of_rows = read_given(formula, covariates, None, exposed)
     filled = _filled(_with_own(given, model, exposed, rank, row_totals), of_rows, rank, effects, rng)
     _check_drawable_priors(model, filled, (n, m), rank)
-    check_exposures(exposed, model, filled.components)
+    check_together(Request(model, priors=filled, counts=exposed), ROW_EXPOSURE, FEATURE_EXPOSURE)
     value: Any = filled.loadings.broadcast((n, rank)).draw(rng)  # type: ignore[union-attr]
     components: Any = filled.components.broadcast((rank, m)).draw(rng)  # type: ignore[union-attr]
     means = exposed.exposed_loadings(matrix(value)) @ exposed.exposed_components(components)
-    exposed, factors, means = _with_factors(exposed, batch, means, MODELS[model].given_totals, rng)
+    exposed, factors, means = _with_factors(exposed, batch, means, model, rng)
     drawn = _drawn(law, means, row_totals if MODELS[model].given_totals else None, rng)
     counts = exposed.with_matrix(csr_array(drawn.astype(np.float64)))
     loadings, scale = separate_scale(value)
@@ -222,12 +221,12 @@ def _empty_counts(n: int, sizes: Mapping[str, int]) -> Counts:
 
 
 def _with_factors(
-    exposed: Counts, batch: Any, means: Array, given_totals: bool, rng: np.random.Generator
+    exposed: Counts, batch: Any, means: Array, model: str, rng: np.random.Generator
 ) -> tuple[Counts, Array | None, Array]:
     """Return counts with batches, factors drawn for them, None without batches, and the means with these factors."""
     if batch is None:
         return exposed, None, means
-    check_totals_free(given_totals)
+    FREE_TOTALS.check(Request(model), "batch needs", "and factors change them")
     found = with_batch(exposed, batch)
     a = found.batch.shape or SHAPE
     factors = rng.gamma(a, 1 / a, (found.batch.number, exposed.shape[1]))
@@ -244,7 +243,7 @@ def _drawn(noise: Distributed, means: Array, totals: Array | None, rng: np.rando
 
 def _check_drawable_priors(model: str, priors: Priors, size: tuple[int, int], rank: int) -> None:
     """Refuse priors that are improper or that the model does not allow."""
-    check_proper_components(priors.components, "a simulation")
-    check_proper_loadings(priors.loadings, "a simulation")
+    for need in (PROPER_COMPONENTS, PROPER_LOADINGS):
+        need.check(Request(priors=priors), "a simulation needs")
     check_family(model, "loadings", priors.loadings, (size[0], rank))
     check_family(model, "components", priors.components, (rank, size[1]))

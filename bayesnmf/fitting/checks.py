@@ -9,13 +9,10 @@ import numpy as np
 
 from bayesnmf.checks import as_numbers
 from bayesnmf.data.labels import listed, says_place
-from bayesnmf.options import METHODS, Start
-from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
-from bayesnmf.options.checks import STARTS
+from bayesnmf.options import Start
 from bayesnmf.options.classes import BUDGET
-from bayesnmf.options.methods import chooses_basis, has_sparse_prior, regression_fault
 from bayesnmf.priors import Distribution
-from bayesnmf.priors.checks import check_has_part, check_parameter
+from bayesnmf.priors.checks import check_parameter
 from bayesnmf.priors.specification import PARAMETER, on_simplex
 
 # The smallest parameter, the largest shape or concentration, and the largest rate. Below the first or above
@@ -38,14 +35,6 @@ def check_total(counts: Any) -> None:
         )
 
 
-def check_served(method: str, model: str) -> None:
-    """Refuse a model that the method cannot fit."""
-    served = METHODS[method].models
-    if served is not None and model not in served:
-        listed = " or ".join(f"model={name!r}" for name in served)
-        raise ValueError(f"method={method!r} needs {listed}: found {model!r}; use {listed}, or method='map'")
-
-
 def check_no_budget(options: Any, fewest: int, fixed: int) -> None:
     """Refuse a budget of seconds where draws="auto" is the number `fixed`."""
     if options.budget != BUDGET:
@@ -55,53 +44,10 @@ def check_no_budget(options: Any, fewest: int, fixed: int) -> None:
         )
 
 
-def check_regression(options: Any) -> None:
-    """Refuse coordinate descent if the priors have no interior mode or couple the scales of both sides."""
-    algorithm = getattr(options, "algorithm", None)
-    if algorithm is None or "regression" not in ALGORITHMS[algorithm].needs:
-        return
-    fault = regression_fault(options.priors.loadings, options.priors.components)
-    if fault:
-        raise ValueError(f"algorithm={algorithm!r} needs {fault}")
-
-
-def check_families(options: Any, method: str) -> None:
-    """Refuse methods, algorithms and settings that need an optional part which the family of a prior lacks."""
-    other = "method='map'" if method in ("vi", "gibbs") else "method='vi'"
-    asked = [(part, f"method={method!r}", other) for part in METHODS[method].needs]
-    algorithm = getattr(options, "algorithm", None)
-    if algorithm is not None:
-        plain = algorithms_of(method)[0]
-        needs = ALGORITHMS[algorithm].needs
-        asked += [(part, f"algorithm={algorithm!r}", f"algorithm={plain!r} in bayesnmf.fit") for part in needs]
-    device = getattr(options, "device", "cpu")
-    if device != "cpu":
-        asked.append(("device", f"device={device!r}", "device='cpu'"))
-    if getattr(options, "collapsed", False):
-        asked.append(("marginal", "collapsed Gibbs", "bayesnmf.Gibbs(collapsed=False)"))
-    if chooses_basis(options, "log"):
-        cure = "method='vi'" if has_sparse_prior(options.priors) else "basis='natural'"
-        asked.append(("log_basis", "the mode in the log basis", cure))
-    for part, what, cure in asked:
-        check_has_part(options.priors.loadings, "loadings", part, what, cure)
-        check_has_part(options.priors.components, "components", part, what, cure)
-
-
-def check_learnable(learn: Any, loadings: Any, components: Any) -> None:
-    """Refuse to learn the prior of a side without a proper prior, or hyperparameters that differ between rows."""
-    for side, prior in (("loadings", loadings), ("components", components)):
-        if side not in learn:
-            continue
-        if prior == PARAMETER:
-            raise ValueError(
-                "learn='components' needs a prior on the components: found 'parameter'; give bayesnmf.Dirichlet(1)"
-            )
-        check_has_part(prior, side, "learned", f"learn={side!r}", "bayesnmf.VI(learn=())")
-        if prior.flat:
-            raise ValueError(
-                f"learn needs a proper priors.{side}: found the flat bayesnmf.Gamma(1, 0); give it a rate above 0"
-            )
-        _check_groups(side, prior)
+def check_learnable(learn: Any, priors: Any) -> None:
+    """Refuse to learn hyperparameters that differ between rows."""
+    for side in learn:
+        _check_groups(side, getattr(priors, side))
 
 
 def _check_groups(side: str, prior: Any) -> None:
@@ -121,27 +67,6 @@ def _check_groups(side: str, prior: Any) -> None:
                 f"learn needs priors.{side}.{name} to pool over rows or features: found one of shape {size}; give a "
                 "number, or one for each component, and no seeds, which make a prior of this shape"
             )
-
-
-def check_stream(options: Any, default: Any) -> None:
-    """Refuse options that do not apply to a stream; `default` are its default options."""
-    if options.algorithm != "minibatch":
-        raise ValueError(
-            f"options.algorithm must be 'minibatch' for a stream: found {options.algorithm!r}; use "
-            "bayesnmf.VI(algorithm='minibatch', ...)"
-        )
-    for name in ("max_iter", "tol", "restarts", "intervals"):
-        if getattr(options, name) != getattr(default, name):
-            raise ValueError(
-                f"{name} must be left out of the options of a stream, which takes one step for each batch: "
-                f"found {getattr(options, name)}; for epochs over rows in memory use bayesnmf.fit"
-            )
-    if options.start is not None and not isinstance(options.start, str):
-        listed = ", ".join(repr(word) for word in STARTS)
-        raise ValueError(
-            f"start must be left out for a stream, or be one of {listed}, since its rows differ from those of a given "
-            f"start: found {type(options.start).__name__}"
-        )
 
 
 def check_has_learned(rows: int, what: str) -> None:
@@ -191,30 +116,6 @@ def check_ranges(options: Any, dtype: str) -> None:
         _check_ranges(getattr(options.priors, side), f"priors.{side}", dtype, RANGE)
         if isinstance(getattr(options, "start", None), Start):
             _check_ranges(getattr(options.start, side), f"start.{side}", dtype, RANGE_OF_STARTS)
-
-
-def check_unexposed(counts: Any, what: str, cure: str) -> None:
-    """Refuse exposures where all exposures are taken to be 1."""
-    if counts.exposed:
-        raise ValueError(f"{what} does not work with row_exposure or feature_exposure; use {cure}")
-
-
-def check_posterior_exists(options: Any, model: str, method: str) -> None:
-    """Refuse improper posteriors, and components without a prior under methods that need one."""
-    loadings, components = options.priors.loadings, options.priors.components
-    if components == PARAMETER and not METHODS[method].takes_parameter:
-        raise ValueError(
-            f"components='parameter' has no posterior to sample: method={method!r} needs a prior; "
-            "give priors.components, or use method='vi'"
-        )
-    flat_components = components != PARAMETER and components.flat
-    if not chooses_basis(options, "natural") and (flat_components or (loadings.flat and not on_simplex(components))):
-        side = "components" if flat_components else "loadings"
-        raise ValueError(
-            f"priors.{side} is flat, bayesnmf.Gamma(1, 0), and the posterior of model={model!r} is improper; give it a "
-            "rate above 0, put the components on the simplex with bayesnmf.Dirichlet(...), or use method='map' in the "
-            "natural basis"
-        )
 
 
 def check_start_factor(value: Any, name: str, size: tuple[int, int]) -> np.ndarray:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bayesnmf.checks import check_choice, check_rank, check_seed, seed_or_new
-from bayesnmf.data.batches import served_with_batch, with_batch
+from bayesnmf.data.batches import with_batch
 from bayesnmf.data.blocks.opening import open_counts, open_several
-from bayesnmf.data.checks import check_start_has_seeds
 from bayesnmf.data.conversion import as_counts, is_of_matrices, is_several
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.design import read_given
@@ -24,8 +22,7 @@ from bayesnmf.data.several import noise_of_matrices
 from bayesnmf.fitting.checkpointing import EACH, run_with_checkpoint, seed_of
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.intervals import NEEDED, check_intervals, with_named_intervals
-from bayesnmf.fitting.job import Job, ProgressReport, check_combination, progress_context, resolve_priors
-from bayesnmf.fitting.keeping import with_draws
+from bayesnmf.fitting.job import Job, ProgressReport, completed_options, progress_context
 from bayesnmf.fitting.known import NOTHING, RANK, Beforehand, given_of, with_given_names
 from bayesnmf.fitting.noisy import run_with_batch, run_with_noise
 from bayesnmf.fitting.problems import with_own_start
@@ -33,8 +30,7 @@ from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import METHODS, Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
-from bayesnmf.options.checks import served_options
-from bayesnmf.options.methods import allows_regression, explains_names, resolve_options
+from bayesnmf.options.methods import explains_names
 from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.specification import model_and_rank
 from bayesnmf.results.cautions import warn_of
@@ -160,7 +156,9 @@ def fit(
             data = with_batch(data, batch, counts)
         if formula is not None or covariates is not None:
             given = given._replace(covariates=read_given(formula, covariates, counts, data))
-        options = served_options(_resolved(options, model, method, data, rank, given, own), own, method, data)
+        options = completed_options(options, model, method, data, rank, given, own)
+        if getattr(options, "intervals", None) in NEEDED:
+            check_intervals(options, data, rank)
         job = Job(data, model, rank, method, seed, with_own_start(options, data), report, own)
         record = _run(job, kept, given.names)
     return warn_of(Fit.of(record), stacklevel=4)
@@ -209,21 +207,6 @@ def _read(
     else:
         data = open_counts(counts, dtype, layer, feature_labels, told, missing)
     return data, (own, observed, missing)
-
-
-def _resolved(options: Any, model: str, method: str, data: Counts, rank: int, given: Beforehand, noise: Noise) -> Any:
-    """Return options with priors, algorithm and start in place of None; refuse combinations that cannot be fitted."""
-    priors = resolve_priors(model, data, rank, options.priors, given, METHODS[method].default_shapes)
-    if given.seeds is not None:
-        check_start_has_seeds(getattr(options, "start", None), given.seeds)
-    plain = data.mask is not None or data.batch is not None or not allows_regression(noise, priors)
-    resolved = resolve_options(replace(options, priors=priors), bool(data.rows_held), plain)
-    if getattr(resolved, "draws", None) == "auto":
-        resolved = with_draws(resolved, rank, data)
-    check_combination(model, method, rank, data, resolved)
-    if getattr(resolved, "intervals", None) in NEEDED:
-        check_intervals(resolved, data, rank)
-    return resolved if data.batch is None else served_with_batch(resolved, method, model, noise, data)
 
 
 def run_once(job: Job) -> FitRecord:

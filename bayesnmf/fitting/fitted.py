@@ -177,4 +177,4 @@ class Fit(Readings):
         response; "mean_field": q; "auto": as in `VI`, now. Of map, bld and vi, "bootstrap": estimates of `draws` (100)
         replicates of the counts (`bayesnmf.fitting.intervals`). Raises ValueError if the fit cannot have what is named.
         """
-        return Fit.of(with_intervals(self, intervals, (warmup, draws), seed, threads, progress))
+        return Fit.of(with_intervals(self, intervals, warmup, draws, seed, threads, progress))

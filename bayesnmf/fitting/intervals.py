@@ -62,7 +62,8 @@ BOOTSTRAP, REPLICATES = "bootstrap", 100
 def with_intervals(
     fit: FitRecord,
     intervals: str = "auto",
-    number: tuple[int, int | None] = (WARMUP, None),
+    warmup: int = WARMUP,
+    draws: int | None = None,
     seed: int | None = None,
     threads: int | None = None,
     progress: ProgressReport | bool = False,
@@ -75,8 +76,10 @@ def with_intervals(
         Fit by vi; by map or bld for "bootstrap".
     intervals : {"auto", "sampled", "response", "bootstrap", "mean_field"}
         Where intervals are read from (above).
-    number : tuple of int
-        Numbers of warm-up sweeps of a chain, and of draws or replicates: by default 250 draws, or 100 replicates.
+    warmup : int
+        Number of warm-up sweeps of a chain.
+    draws : int, optional
+        Number of draws or replicates: by default 250 draws, or 100 replicates.
     seed : int, optional
         Seed of the draws; by default that of the fit.
     threads : int, optional
@@ -105,8 +108,9 @@ def with_intervals(
     intervals: bootstrap, 100 replicates
     """
     check_choice(intervals, "intervals", (*INTERVALS, BOOTSTRAP))
-    draws = (REPLICATES if intervals == BOOTSTRAP else DRAWS) if number[1] is None else number[1]
-    sizes = check_count(number[0], "warmup", minimum=0), check_count(draws, "draws", minimum=8)
+    if draws is None:
+        draws = REPLICATES if intervals == BOOTSTRAP else DRAWS
+    sizes = check_count(warmup, "warmup", minimum=0), check_count(draws, "draws", minimum=8)
     chosen = check_seed(seed)
     check_threads(threads)
     if intervals != BOOTSTRAP and (fit.method != "vi" or intervals in NEEDED):

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from threading import Lock
 from typing import Any
@@ -14,42 +14,24 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import check_instance, check_progress, check_size
-from bayesnmf.data.blocks.checks import check_on_disk, check_room_for_rows
+from bayesnmf.data.blocks.checks import check_room_for_rows
+from bayesnmf.data.checks import check_start_has_seeds
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.covariates.checks import check_covariates_served
 from bayesnmf.data.covariates.design import with_covariates
-from bayesnmf.data.several import SeveralCounts, check_weights_served
-from bayesnmf.fitting.checks import (
-    check_families,
-    check_learnable,
-    check_possible,
-    check_posterior_exists,
-    check_ranges,
-    check_regression,
-    check_served,
-    check_total,
-    check_unexposed,
-)
-from bayesnmf.fitting.keeping import keeps_moments, size_kept, size_written
+from bayesnmf.fitting.checks import check_learnable, check_possible, check_ranges, check_total
+from bayesnmf.fitting.keeping import keeps_moments, size_kept, size_written, with_draws
 from bayesnmf.fitting.known import NOTHING, Beforehand, with_known_components, with_seeds
 from bayesnmf.inference.starts.states import means_of_rank_one
 from bayesnmf.inference.status import NOT_A_NUMBER, NOT_FINITE, Status
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import METHODS
-from bayesnmf.options.checks import check_mask_served
+from bayesnmf.options.combinations import check_together, served_options
+from bayesnmf.options.methods import allows_regression, resolve_options
+from bayesnmf.options.rules import Request
 from bayesnmf.priors import Priors
-from bayesnmf.priors.checks import (
-    check_exposures,
-    check_family,
-    check_integrable,
-    check_integrates_out,
-    check_natural_basis,
-    check_proper_components,
-    check_proper_loadings,
-    check_unseen,
-)
+from bayesnmf.priors.checks import check_family, check_length_of_dispersion
 from bayesnmf.priors.pair import with_defaults
 from bayesnmf.priors.specification import EVEN, Shapes
 from bayesnmf.results.record import FitRecord
@@ -86,60 +68,56 @@ def _rows_and_total_of_all_entries(counts: Counts) -> tuple[float, float]:
     return float(exposure[seen].sum()) or 1.0, float(rows[seen].sum() * features.sum())
 
 
-def check_combination(model: str, method: str, rank: int, counts: Counts, options: Any) -> None:
-    """Refuse what cannot be fitted: a model, method, rank, counts and options together, or without a library."""
-    METHODS[method].load(method)
-    n, m = counts.shape
-    priors = options.priors
-    if isinstance(counts, SeveralCounts):
-        check_weights_served(counts, method)
+def completed_options(
+    options: Any, model: str, method: str, counts: Counts, rank: int, given: Beforehand, noise: Noise
+) -> Any:
+    """Return options with priors, algorithm and start in place of None; refuse combinations that cannot be fitted."""
+    priors = resolve_priors(model, counts, rank, options.priors, given, METHODS[method].default_shapes)
+    if given.seeds is not None:
+        check_start_has_seeds(getattr(options, "start", None), given.seeds)
+    plain = counts.mask is not None or counts.batch is not None or not allows_regression(noise, priors)
+    resolved = resolve_options(replace(options, priors=priors), bool(counts.rows_held), plain)
+    if getattr(resolved, "draws", None) == "auto":
+        resolved = with_draws(resolved, rank, counts)
+    return check_combination(Request(model, method, priors, resolved, noise, counts, rank))
+
+
+def check_combination(request: Request) -> Any:
+    """Return the options of a request with what noise, missing entries and batches choose; refuse other requests.
+
+    Refused is what does not go together (`bayesnmf.options.combinations`), is too large, or needs a library.
+    """
+    method, counts, rank = METHODS[request.method], request.counts, request.rank
+    options, priors, (n, m) = request.options, request.priors, counts.shape
+    method.load(request.method)
     check_size(
         8 * rank * (m + counts.rows_held), LARGEST_FACTORS, f"loadings and components of rank {rank}", "lower rank"
     )
-    if not counts.rows_held:
-        check_on_disk(method, options)
-        check_room_for_rows(counts, rank, size_written(options, rank, counts))
-    if counts.mask is not None:
-        check_mask_served(options, method)
-        if METHODS[method].posterior != "point":
-            check_integrable(priors, rank, METHODS[method].posterior)
-            check_unseen(counts.mask, priors)
-    if priors.loadings.has_effects:
-        thinned = METHODS[method].posterior == "draws" and keeps_moments(options, rank, counts.shape)
-        check_covariates_served(options, method, thinned)
     check_ranges(options, getattr(options, "dtype", "float64"))
-    check_family(model, "loadings", priors.loadings, (n, rank))
-    check_family(model, "components", priors.components, (rank, m))
+    check_family(request.model, "loadings", priors.loadings, (n, rank))
+    check_family(request.model, "components", priors.components, (rank, m))
+    draws = method.posterior == "draws"
+    check_together(replace(request, thinned=draws and keeps_moments(options, rank, counts.shape)))
     check_possible(counts, rank, priors.components)
-    check_exposures(counts, model, priors.components)
-    check_posterior_exists(options, model, method)
-    check_served(method, model)
-    check_families(options, method)
-    if getattr(options, "basis", None) == "natural":
-        check_natural_basis(priors.loadings, priors.components)
-    check_regression(options)
-    check_learnable(getattr(options, "learn", ()), priors.loadings, priors.components)
-    if METHODS[method].proper:
-        check_proper_loadings(priors.loadings, f"method={method!r}")
-        check_proper_components(priors.components, f"method={method!r}")
-    if METHODS[method].whole_counts:
-        check_integer_counts(counts, f"method={method!r}", "round them or use method='vi'")
-    if "marginal" in METHODS[method].needs:
-        check_unexposed(counts, f"method={method!r}", "method='map' or 'vi'")
-    if getattr(options, "collapsed", False):
-        check_unexposed(counts, "collapsed Gibbs", "bayesnmf.Gibbs(collapsed=False)")
-        check_integrates_out(priors.components, "collapsed Gibbs", "use bayesnmf.Gibbs(collapsed=False)")
+    check_learnable(getattr(options, "learn", ()), priors)
+    check_length_of_dispersion(request.noise, counts.shape)
+    if not counts.rows_held:
+        check_room_for_rows(counts, rank, size_written(options, rank, counts))
+    if method.whole_counts:
+        check_integer_counts(counts, f"method={request.method!r}", "round them or use method='vi'")
+    if request.collapsed:
         size_of_tokens = np.min_scalar_type(rank - 1).itemsize * options.chains * int(counts.total)
         check_size(
             size_of_tokens, LARGEST_TOKENS, "every single count in every chain", "use bayesnmf.Gibbs(collapsed=False)"
         )
-    if METHODS[method].posterior == "draws":
+    if draws:
         all_draws = getattr(options, "keep", "auto") == "draws"
         cure = (
             "ask for bayesnmf.Gibbs(keep='moments')" if all_draws else "ask for fewer draws or chains, fit fewer rows"
         )
         size = size_kept(options, rank, counts.shape) if counts.rows_held else 0
-        check_size(size, LARGEST_DRAWS, f"the draws of {method}", f"{cure}, or leave {method} out")
+        check_size(size, LARGEST_DRAWS, f"the draws of {request.method}", f"{cure}, or leave {request.method} out")
+    return served_options(request)
 
 
 @dataclass(frozen=True, eq=False)

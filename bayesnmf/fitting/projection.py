@@ -35,7 +35,9 @@ from bayesnmf.inference.sampling.marginal_gibbs import factors_of
 from bayesnmf.inference.sides import allocate, objective
 from bayesnmf.inference.status import Status
 from bayesnmf.noise.abilities import Dispersed, Noise
-from bayesnmf.priors.checks import check_exposures, check_one_prior_for_all_rows
+from bayesnmf.options.combinations import FEATURE_EXPOSURE, ROW_EXPOSURE, check_together
+from bayesnmf.options.rules import Request
+from bayesnmf.priors.checks import check_one_prior_for_all_rows
 from bayesnmf.priors.log_linear import EFFECTS, SHAPES
 from bayesnmf.priors.pair import replace_sides
 from bayesnmf.priors.specification import MODELS
@@ -126,7 +128,7 @@ def project(
     check_total(data)
     check_new_exposure(fit.counts, data)
     data = data.with_exposure(data.row_exposure, fit.counts.feature_exposure)
-    check_exposures(data, fit.model, fit.priors.components)
+    check_together(Request(fit.model, priors=fit.priors, counts=data), ROW_EXPOSURE, FEATURE_EXPOSURE)
     fit = with_covariates_of_rows(fit, covariates, data.row_names)
     noise, totals = noise_of_new_rows(fit, data), MODELS[fit.model].given_totals
     working = working_counts(data, noise, given_totals=totals, components=fit.priors.components)

@@ -19,7 +19,7 @@ from scipy.sparse import csr_array, vstack
 
 from bayesnmf.checks import check_count, check_rank, seed_or_new
 from bayesnmf.data.batches import check_no_batches
-from bayesnmf.data.checks import check_exposed_alike, check_new_exposure, check_noise_of_stream
+from bayesnmf.data.checks import check_exposed_alike, check_new_exposure
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
@@ -28,7 +28,7 @@ from bayesnmf.data.missing import is_nan, with_missing, without_missing
 from bayesnmf.data.naming import of_features
 from bayesnmf.data.powered import working_counts
 from bayesnmf.data.suspicions import DataWarning, warn_of_empty_rows
-from bayesnmf.fitting.checks import check_has_learned, check_rows_of_stream, check_stream, check_total
+from bayesnmf.fitting.checks import check_has_learned, check_rows_of_stream, check_total
 from bayesnmf.fitting.closed_form import batching_of, fit_of_ascent
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import Job, check_combination, resolve_priors
@@ -50,8 +50,10 @@ from bayesnmf.inference.side import Side
 from bayesnmf.inference.status import Status
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.options import VI
-from bayesnmf.options.checks import check_mask_served, check_options, served_options
+from bayesnmf.options.checks import check_options
+from bayesnmf.options.combinations import STREAM, check_together
 from bayesnmf.options.methods import resolve_options
+from bayesnmf.options.rules import Request
 from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.checks import check_noise, check_one_prior_for_all_rows
 from bayesnmf.priors.specification import MODELS, SPARSE, model_and_rank
@@ -127,7 +129,7 @@ class StreamNoise:
     """
 
     def __init__(self, noise: Noise, model: str) -> None:
-        self.asked = self.now = check_noise_of_stream(noise)
+        self.asked = self.now = noise
         self.model, self.learned = model, not noise.known
 
     def working(self, data: Counts, priors: Priors) -> Counts:
@@ -220,7 +222,7 @@ class MinibatchVI:
         default = VI(algorithm="minibatch")
         options = default if options is None else options
         check_options(options, "vi", VI)
-        check_stream(options, default)
+        check_together(Request(model, "vi", None, options, check_noise(noise), stream=True), STREAM)
         self.model, self.rank = model, check_rank(rank)
         self.total_rows = None if total_rows is None else check_count(total_rows, "total_rows")
         self.options, self._noise = options, StreamNoise(check_noise(noise), model)
@@ -355,22 +357,19 @@ class MinibatchVI:
         data = with_exposures(of_features(data, self._first, of="stream"), row_exposure)
         check_new_exposure(self._first, data)
         check_exposed_alike(self._first, data)
-        self._check_served(data, self._options)
+        check_together(self._request(data, self.priors))
         return data.with_exposure(data.row_exposure, self._first.feature_exposure)
 
-    def _check_served(self, data: Counts, options: VI) -> None:
-        """Refuse a block with missing entries or noise that minibatches do not take."""
-        if data.mask is not None:
-            check_mask_served(options, "vi")
-        served_options(options, self._noise.asked, "vi", data)
+    def _request(self, data: Counts, priors: Any) -> Request:
+        """Return what a block is fitted with."""
+        options = replace(self.options, priors=priors)
+        return Request(self.model, "vi", priors, options, self._noise.asked, data, self.rank, stream=True)
 
     def _begin(self, data: Counts) -> None:
         """Fill in the priors, from the first block."""
         priors = resolve_priors(self.model, data, self.rank, self.options.priors, shapes=SPARSE)
         check_one_prior_for_all_rows(priors.loadings)
-        options = replace(self.options, priors=priors)
-        check_combination(self.model, "vi", self.rank, data, options)
-        self._check_served(data, options)
+        check_combination(self._request(data, priors))
         self.priors = priors
         self._first = data.rows(slice(0, 1))
 

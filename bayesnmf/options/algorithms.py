@@ -46,6 +46,8 @@ class Algorithm:
         Whether counts may have missing entries.
     rates : bool
         Whether entries may have rates, which change with the state.
+    on_disk : bool
+        Whether counts may be on disk.
     parts : bool
         Whether counts may be other than whole numbers, as a power of the likelihood makes them.
     why : str
@@ -64,6 +66,7 @@ class Algorithm:
     device: bool = False
     masks: bool = False
     rates: bool = False
+    on_disk: bool = True
     parts: bool = True
     why: str = ""
 
@@ -78,7 +81,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "settled": Algorithm(("vi",), alternates=True, uneven=True, masks=True, rates=True,
                          why="loadings settle, then the components move"),
     "gradient": Algorithm(("vi",), ("gradient",), masks=True, uneven=True, exchanges=False, extrapolates=False,
-                          rates=True, why="a gradient step moves both sides at once"),
+                          rates=True, on_disk=False, why="a gradient step moves both sides at once"),
     # The elbo of minibatches fluctuates, hence the tolerance.
     "minibatch": Algorithm(("vi",), ("merged",), masks=True, tol=1e-4, exchanges=False, extrapolates=False,
                            ends_settled=True,

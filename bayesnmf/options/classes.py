@@ -8,17 +8,12 @@ from typing import Literal
 from bayesnmf.checks import check_fraction, check_positive
 from bayesnmf.options.algorithms import SCHEDULES
 from bayesnmf.options.checks import (
-    check_budget,
-    check_device,
     check_draws,
     check_fields,
     check_forgetting,
     check_learn,
-    check_map_algorithm,
-    check_one_sampler,
+    check_own_settings,
     check_threads,
-    check_varied_restarts,
-    check_vi_algorithm,
 )
 from bayesnmf.options.start import FitToStartFrom, Start
 from bayesnmf.priors.pair import Priors
@@ -124,9 +119,7 @@ class MAP:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_varied_restarts(self)
-        check_map_algorithm(self)
-        check_device(self, "map")
+        check_own_settings(self, "map")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -225,9 +218,7 @@ class VI:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_varied_restarts(self)
-        check_vi_algorithm(self)
-        check_device(self, "vi")
+        check_own_settings(self, "vi")
         object.__setattr__(self, "learn", tuple(self.learn))  # files store it as a list
 
 
@@ -282,7 +273,7 @@ class BLD:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_varied_restarts(self)
+        check_own_settings(self, "bld")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -366,8 +357,7 @@ class Gibbs:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_budget(self.budget, self.draws, BUDGET)
-        check_one_sampler(self.collapsed, self.algorithm)
+        check_own_settings(self, "gibbs")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

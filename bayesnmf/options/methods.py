@@ -19,8 +19,9 @@ from bayesnmf.noise.abilities import Noise
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of, serves
 from bayesnmf.options.checks import check_options
 from bayesnmf.options.classes import BLD, MAP, NUTS, SMC, SVI, VI, Gibbs
+from bayesnmf.options.rules import REGRESSED, Request
 from bayesnmf.priors import Priors
-from bayesnmf.priors.specification import EVEN, PARAMETER, SPARSE, Shapes, on_simplex, uniformises
+from bayesnmf.priors.specification import EVEN, PARAMETER, SPARSE, Shapes, uniformises
 
 Options = MAP | VI | BLD | Gibbs | NUTS | SMC | SVI
 Posterior = Literal["point", "mean field", "draws"]
@@ -105,7 +106,7 @@ METHODS: dict[str, Method] = {
     "map": Method(MAP, _CLOSED, "point", "log joint", _MORE_STEPS, 5, takes_parameter=True),
     "vi": Method(VI, _CLOSED, "mean field", "elbo_augmented", _MORE_STEPS, 3, takes_parameter=True,
                  needs=("mean_field", "draws")),
-    "gibbs": Method(Gibbs, "bayesnmf.fitting.until_mixed:run_gibbs", "draws", "log joint", _MORE_DRAWS, 1,
+    "gibbs": Method(Gibbs, "bayesnmf.fitting.gibbs:run_gibbs", "draws", "log joint", _MORE_DRAWS, 1,
                     whole_counts=True, needs=("draws",)),
     "nuts": Method(NUTS, f"{_PROGRAMS}:fit_nuts", "draws", "log joint", _MORE_DRAWS, 0, needs=("program",)),
     "smc": Method(SMC, "bayesnmf.fitting.smc:fit_smc", "draws", "log joint",
@@ -221,8 +222,7 @@ def _best_algorithm(options: MAP | VI) -> str:
     if isinstance(options, VI):
         return "coordinate"
     stated_for_em = options.schedule == "joint" or options.basis == "log" or options.device != "cpu"
-    fault = regression_fault(options.priors.loadings, options.priors.components)
-    return "em" if stated_for_em or fault else "scd"
+    return "em" if stated_for_em or not allows_descent(options.priors) else "scd"
 
 
 def basis_of_mode(options: Any) -> Literal["natural", "log"]:
@@ -236,22 +236,6 @@ def chooses_basis(options: Any, basis: str) -> bool:
     return hasattr(options, "basis") and basis_of_mode(options) == basis
 
 
-def regression_fault(loadings: Any, components: Any) -> str:
-    """Return a message with what coordinate descent needs from these priors, and the cure; "" if it can fit them."""
-    for side, prior in (("loadings", loadings), ("components", components)):
-        if prior == PARAMETER:
-            continue
-        if "regression" not in prior.optional:
-            return f"a prior other than {type(prior).__name__} in priors.{side}; use algorithm='em'"
-        if prior.smallest_shape < 1:
-            return (
-                f"priors.{side} at 1 or above, else the density is unbounded at 0: found {prior.smallest_shape:g}; "
-                "use algorithm='em', which can use the log basis"
-            )
-    if on_simplex(components) and not loadings.flat_in_shares:
-        return (
-            "a flat prior of the loadings if components are on the simplex, bayesnmf.Gamma(1, rate) with one rate "
-            "for all components or concentration 1, since it moves the scale of a component between the sides; give "
-            "Gamma components, or use algorithm='em'"
-        )
-    return ""
+def allows_descent(priors: Priors) -> bool:
+    """Return whether the modes under these priors can be found by coordinate descent."""
+    return all(need.met(Request(priors=priors)) for need in REGRESSED)

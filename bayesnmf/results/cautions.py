@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.data.batches import served_with_batch
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.several import is_weighted, noise_for
 from bayesnmf.inference.starts.exchanging import find_idle
@@ -19,8 +18,9 @@ from bayesnmf.noise.quasi import Quasi
 from bayesnmf.noise.words import NOISES
 from bayesnmf.options import MAP, METHODS
 from bayesnmf.options.algorithms import ALGORITHMS
-from bayesnmf.options.checks import served_options
-from bayesnmf.options.methods import regression_fault
+from bayesnmf.options.combinations import check_together
+from bayesnmf.options.methods import allows_descent
+from bayesnmf.options.rules import Request
 from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.priors.values import component_sums
@@ -73,7 +73,7 @@ def cure_of_mode(options: MAP, plain: bool = False) -> str:
 def _allows_coordinate_descent(options: MAP) -> bool:
     """Return whether options and priors allow coordinate descent instead of EM."""
     legal = options.basis != "log" and options.schedule != "joint" and options.device == "cpu"
-    return legal and not regression_fault(options.priors.loadings, options.priors.components)
+    return legal and allows_descent(options.priors)
 
 
 def _cure_of_chains(reason: str) -> str:
@@ -231,9 +231,8 @@ def _serves(fit: FitRecord, noise: Noise, counts: Counts) -> bool:
     if "regression" in getattr(ALGORITHMS.get(getattr(options, "algorithm", "")), "needs", ()):
         options = replace(options, algorithm=None)  # a default that noise leaves for EM
     try:
-        options = served_options(options, noise_for(noise, counts), fit.method, counts)
-        if counts.batch is not None:
-            served_with_batch(options, fit.method, fit.model, noise, counts)
+        own = noise_for(noise, counts)
+        check_together(Request(fit.model, fit.method, fit.priors, options, own, counts, fit.rank))
     except ValueError:
         return False
     return True

@@ -27,8 +27,8 @@ from bayesnmf.checks import check_count, check_instance, check_rank
 from bayesnmf.data.batches import check_no_batches
 from bayesnmf.data.checks import check_complete
 from bayesnmf.data.conversion import as_counts
-from bayesnmf.fitting.checks import check_unexposed
 from bayesnmf.fitting.job import ProgressReport, progress_context
+from bayesnmf.options.rules import UNEXPOSED, Request
 from bayesnmf.theorems import bounds, likelihoods, updates
 from bayesnmf.theorems.study import Effort, Study
 from bayesnmf.theorems.table import Equivalences, Row
@@ -114,7 +114,7 @@ def equivalences(
     check_instance(effort, Effort, "effort")
     data = check_no_batches(as_counts(counts, dtype="float64"), "equivalences")
     check_complete(data, "equivalences")
-    check_unexposed(data, "equivalences", "counts without exposures: an array or a frame")
+    UNEXPOSED.check(Request(counts=data), "equivalences need", cure="give an array or a frame")
     check_some_counts(data)
     rows: list[Row] = []
     interrupted = False

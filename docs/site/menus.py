@@ -25,7 +25,16 @@ BELOW = {
 GUIDES = {
     "Begin": ("which_call", "fields/README"),
     "Bring your counts": ("input", "on_disk", "several"),
-    "Fit them": ("algorithms", "noise", "batches", "covariates", "checkpoints", "command_line", "speed"),
+    "Fit them": (
+        "algorithms",
+        "combinations",
+        "noise",
+        "batches",
+        "covariates",
+        "checkpoints",
+        "command_line",
+        "speed",
+    ),
     "Choose and check": ("ranks", "modes", "posteriors", "reliability", "main_job"),
 }
 PROJECT = ("readme", "contributing", "changelog", "source/CITATION.cff")

@@ -212,7 +212,7 @@ def test_comparisons_thin_the_dispersion_of_each_row(monkeypatch):
 @pytest.mark.parametrize(
     ("refused", "words"),
     [
-        (lambda: bayesnmf.compare(COUNTS, rank=2, noise="quasi"), "noise='quasi' is no distribution of counts that"),
+        (lambda: bayesnmf.compare(COUNTS, rank=2, noise="quasi"), "comparisons need a distribution of the counts"),
         (lambda: bayesnmf.compare(COUNTS, rank=2, methods=["vi", "smc"], noise="nb2"), "found 'smc'"),
         (
             lambda: bayesnmf.compare(COUNTS, rank=2, noise=NegativeBinomial(dispersion=[1.0], by="row")),

@@ -326,9 +326,12 @@ def test_both_bounds_stay_below_the_evidence(model):
 @pytest.mark.parametrize(
     ("message", "arguments"),
     [
-        ("must be Dirichlet for method='tokens'", {"priors": Priors(Gamma(1, 1), Gamma(1, 1)), "method": "tokens"}),
+        (
+            "method='tokens' needs Dirichlet components",
+            {"priors": Priors(Gamma(1, 1), Gamma(1, 1)), "method": "tokens"},
+        ),
         ("method='smc' needs a prior", {"priors": Priors(components="parameter")}),
-        ("must be a proper prior for method='tokens'", {"model": "poisson"}),
+        ("method='tokens' needs a proper prior", {"model": "poisson"}),
         ("model must be one of", {"model": "lda"}),
         ("method must be one of 'tempered', 'tokens', 'exact'", {"method": "vi"}),
         ("must be Gamma or HierarchicalGamma for model='gamma_poisson'", {"priors": Priors(Dirichlet(1.0))}),
@@ -350,7 +353,7 @@ def test_what_has_no_evidence_is_refused(message, arguments):
     [
         (r"shape \(n, K, m\)", (COUNTS, Gamma(1, 1), Dirichlet(1))),
         ("nonnegative", (-np.ones((2, 2, 2)), Gamma(1, 1), Dirichlet(1))),
-        ("must be Dirichlet", (np.ones((2, 2, 2)), Gamma(1, 1), Gamma(1, 1))),
+        ("needs Dirichlet components", (np.ones((2, 2, 2)), Gamma(1, 1), Gamma(1, 1))),
         ("proper prior", (np.ones((2, 2, 2)), Gamma(1, 0), Dirichlet(1))),
         ("proper prior", (np.ones((2, 2, 2)), None, Dirichlet(1))),
         ("must broadcast", (np.ones((2, 2, 2)), Gamma(np.ones(3), 1), Dirichlet(1))),

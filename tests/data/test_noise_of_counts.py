@@ -152,8 +152,8 @@ def test_simulated_counts_keep_their_totals():
     [
         ({"noise": "nb1"}, r"needs a known dispersion to draw counts: give bayesnmf.NegativeBinomial\('linear'"),
         ({"noise": NegativeBinomial("quadratic")}, "noise='nb2' needs a known dispersion"),
-        ({"noise": "quasi"}, "noise='quasi' is no distribution of counts"),
-        ({"noise": Quasi(2)}, "noise='quasi' is no distribution of counts"),
+        ({"noise": "quasi"}, "drawn counts need a distribution"),
+        ({"noise": Quasi(2)}, "drawn counts need a distribution"),
         ({"noise": NegativeBinomial(dispersion=[1.0], by="row")}, "dispersion must have one number for each row"),
         (
             {"noise": NegativeBinomial("quadratic", 1.0), "model": "dirichlet_poisson"},

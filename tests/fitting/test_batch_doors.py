@@ -265,7 +265,7 @@ REFUSED = [
     ({"noise": "quasi"}, "batch needs noise='poisson': found 'quasi'"),
     ({"options": VI(algorithm="minibatch")}, "batch needs algorithm='coordinate' or 'settled' or 'gradient'"),
     ({"counts": {"one": COUNTS, "two": COUNTS}}, "batch needs counts of one matrix"),
-    ({"model": "poisson"}, "must be a proper prior for batch"),
+    ({"model": "poisson"}, "need a proper prior of the loadings: found Gamma(shape=1.0, rate=0.0), with which factors"),
     ({"method": "gibbs", "options": Gibbs(collapsed=True)}, "batch needs bayesnmf.Gibbs(collapsed=False)"),
     ({"method": "map", "options": MAP(algorithm="scd"), "model": "hierarchical_poisson"}, "algorithm='em'"),
     ({"options": VI(intervals="response")}, "its counts are in batches, whose factors linear response leaves out"),

@@ -130,18 +130,18 @@ def test_counts_on_disk_have_the_same_effects(tmp_path):
 
 
 REFUSED = {
-    "nuts": ("gamma_poisson", "nuts", NUTS(), "does not work with covariates"),
-    "svi": ("gamma_poisson", "svi", SVI(), "does not work with covariates"),
-    "smc": ("gamma_poisson", "smc", SMC(), "method='smc' does not temper effects"),
-    "bld": ("dirichlet_gamma", "bld", None, "does not work with covariates"),
+    "nuts": ("gamma_poisson", "nuts", NUTS(), "covariates need method='map', 'vi' or 'gibbs'"),
+    "svi": ("gamma_poisson", "svi", SVI(), "covariates need method='map', 'vi' or 'gibbs'"),
+    "smc": ("gamma_poisson", "smc", SMC(), "covariates need method='map', 'vi' or 'gibbs'"),
+    "bld": ("dirichlet_gamma", "bld", None, "covariates need method='map', 'vi' or 'gibbs'"),
     "modes of proportions": ("dirichlet_poisson", "map", MAP(), "concentrations would grow"),
-    "the natural basis": ("gamma_poisson", "map", MAP(basis="natural"), "basis='natural' does not work"),
-    "coordinate descent": ("gamma_poisson", "map", MAP(algorithm="scd"), "does not work with covariates"),
-    "gradients": ("gamma_poisson", "vi", VI(algorithm="gradient"), "does not work with covariates"),
-    "batches of rows": ("gamma_poisson", "vi", VI(algorithm="minibatch"), "does not work with covariates"),
+    "the natural basis": ("gamma_poisson", "map", MAP(basis="natural"), "needs loadings without covariates"),
+    "coordinate descent": ("gamma_poisson", "map", MAP(algorithm="scd"), "found covariates, which have none"),
+    "gradients": ("gamma_poisson", "vi", VI(algorithm="gradient"), "found covariates, which have none"),
+    "batches of rows": ("gamma_poisson", "vi", VI(algorithm="minibatch"), "found covariates, which have none"),
     "learned twice": ("gamma_poisson", "vi", VI(learn=("loadings",)), "learned anyway"),
-    "collapsed": ("dirichlet_poisson", "gibbs", Gibbs(collapsed=True), "does not work with covariates"),
-    "moments": ("gamma_poisson", "gibbs", Gibbs(keep="moments", draws=10), "kept with all draws"),
+    "collapsed": ("dirichlet_poisson", "gibbs", Gibbs(collapsed=True), "found covariates, which have none"),
+    "moments": ("gamma_poisson", "gibbs", Gibbs(keep="moments", draws=10), "covariates need all draws"),
     "a flat prior": ("poisson", "map", MAP(), r"a Gamma, Dirichlet .* found the flat bayesnmf.Gamma\(1, 0\)"),
     "shared rates": ("hierarchical_poisson", "vi", VI(), "found HierarchicalGamma"),
     "priors of rows": (

@@ -474,25 +474,35 @@ def refused(message, counts=PLAIN, model="gamma_poisson", method="vi", options=N
 
 
 def test_exposures_without_effect_or_closed_form_are_refused():
-    refused("row_exposure has no effect under model='dirichlet_poisson'", model="dirichlet_poisson", row_exposure=ROWS)
-    refused("feature_exposure needs a Gamma prior of the components: with Dirichlet", feature_exposure=FEATURES)
-    refused("with 'parameter'", feature_exposure=FEATURES, options=VI(priors=Priors(None, "parameter")))
+    refused(
+        "row_exposure needs a model of the totals of rows: found 'dirichlet_poisson'",
+        model="dirichlet_poisson",
+        row_exposure=ROWS,
+    )
+    refused("feature_exposure needs a Gamma prior of the components: found Dirichlet", feature_exposure=FEATURES)
+    refused("found 'parameter'", feature_exposure=FEATURES, options=VI(priors=Priors(None, "parameter")))
     known = {"fixed_components": np.random.default_rng(0).dirichlet(np.ones(M), 2)}
-    refused("with Dirichlet", feature_exposure=FEATURES, **known)
+    refused("found Dirichlet", feature_exposure=FEATURES, **known)
     collapsed = Gibbs(collapsed=True, draws=5, warmup=5)
-    refused("collapsed Gibbs does not work with row_exposure", method="gibbs", options=collapsed, row_exposure=ROWS)
-    refused("method='bld' does not work", model="dirichlet_gamma", method="bld", options=BLD(), row_exposure=ROWS)
+    refused("collapsed Gibbs needs counts without row_exposure", method="gibbs", options=collapsed, row_exposure=ROWS)
+    refused(
+        "method='bld' needs counts without row_exposure",
+        model="dirichlet_gamma",
+        method="bld",
+        options=BLD(),
+        row_exposure=ROWS,
+    )
     drawn = bayesnmf.simulate("gamma_poisson", (3, 3), 2, row_exposure=[1.0, 2.0, 3.0], seed=0).counts
-    with pytest.raises(ValueError, match="method='tokens' does not work with row_exposure"):
+    with pytest.raises(ValueError, match="method='tokens' needs counts without row_exposure"):
         bayesnmf.log_evidence(drawn, "gamma_poisson", 2, "tokens")
-    with pytest.raises(ValueError, match="equivalences does not work with row_exposure"):
+    with pytest.raises(ValueError, match="equivalences need counts without row_exposure"):
         bayesnmf.equivalences(drawn, 2)
     with pytest.raises(ValueError, match="the feature exposures of the fit"):
         bayesnmf.fit(PLAIN, rank=K, seed=0, options=VI(start="svd", max_iter=3, tol=0)).transform(COUNTS)
     other = COUNTS.with_exposure(ROWS, 2 * FEATURES)
     with pytest.raises(ValueError, match="the feature exposures of the fit"):
         mean_field().transform(other)
-    with pytest.raises(ValueError, match="row_exposure has no effect"):
+    with pytest.raises(ValueError, match="row_exposure needs a model of the totals"):
         bayesnmf.simulate("dirichlet_poisson", (3, 3), 2, row_exposure=[1.0, 2.0, 3.0])
 
 

@@ -376,20 +376,20 @@ def test_rows_and_features_without_counts_are_legal(method, model):
         ({"counts": COUNTS + 0.1234}, "needs whole-number counts"),
         (
             {"method": "map", "model": "dirichlet_poisson", "options": plain_map(algorithm="scd")},
-            "proportions need algorithm='em'",
+            "noise='nb1' and algorithm='scd' need Gamma loadings",
         ),
         ({"method": "gibbs", "options": Gibbs(collapsed=True), "model": "dirichlet_poisson"}, "collapsed=False"),
         (
             {"noise": NegativeBinomial(dispersion="feature"), "options": VI(algorithm="minibatch")},
-            "per feature and components on the simplex need algorithm='em'",
+            "per feature and components on the simplex need algorithm='coordinate'",
         ),
         (
             {"noise": NegativeBinomial(dispersion="feature"), "method": "gibbs", "model": "dirichlet_gamma"},
-            "need loadings without a scale of their own for draws",
+            "need Gamma loadings: found ScaledDirichlet",
         ),
         ({"noise": NegativeBinomial(dispersion="feature"), "model": "dirichlet_poisson"}, "no closed form"),
         ({"noise": NegativeBinomial("linear", np.ones(3), "row")}, "one number for each row"),
-        ({"model": "dirichlet_poisson", "observed": COUNTS > 1}, "has no form with missing entries"),
+        ({"model": "dirichlet_poisson", "observed": COUNTS > 1}, "given totals need all entries"),
     ],
 )
 def test_what_has_no_closed_form_is_refused_by_name(arguments, words):

@@ -24,7 +24,8 @@ from bayesnmf.inference.sampling.clusters import DispersionDraws
 from bayesnmf.inference.sampling.gibbs import Allocating, Entries, sweep
 from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings, given_totals, with_rates_at
 from bayesnmf.inference.starts.states import given_state
-from bayesnmf.options.checks import served_options
+from bayesnmf.options.combinations import check_together
+from bayesnmf.options.rules import Request
 from bayesnmf.results.intervals import r_hat_and_ess
 
 K, N, M = 3, 18, 12
@@ -454,14 +455,15 @@ def quick_fit():
 
 
 def refuse_size(n, m):
-    counts = SimpleNamespace(rows_held=True, mask=None, is_integer=True, shape=(n, m))
+    counts = SimpleNamespace(rows_held=True, mask=None, is_integer=True, shape=(n, m), batch=None, row_exposure=None,
+                             feature_exposure=None)  # fmt: skip
     options = replace(plain_vi(), priors=PRIORS["gamma_poisson"])
-    served_options(options, NegativeBinomial("quadratic"), "vi", counts)
+    check_together(Request("gamma_poisson", "vi", options.priors, options, NegativeBinomial("quadratic"), counts, 2))
 
 
 def test_posteriors_that_may_not_exist_are_refused():
     for method in ("vi", "gibbs"):
-        with pytest.raises(ValueError, match="whose posterior may not exist otherwise"):
+        with pytest.raises(ValueError, match="with which the posterior may not exist"):
             bayesnmf.fit(COUNTS, "poisson", 2, method, noise="nb2")
 
 

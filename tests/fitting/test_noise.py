@@ -140,7 +140,7 @@ def test_new_rows_of_chains_are_drawn_at_the_power():
             lambda fit: bayesnmf.fit(
                 COUNTS, rank=2, method="gibbs", options=Gibbs(algorithm="allocations"), noise="quasi"
             ),
-            "needs bayesnmf.Gibbs\\(algorithm='marginal'\\)",
+            "need bayesnmf.Gibbs\\(algorithm='marginal'\\)",
         ),
         (lambda fit: bayesnmf.fit(COUNTS[:2, :3], rank=2, noise="quasi"), "a dispersion needs more entries"),
         (lambda fit: Quasi(-1), "dispersion must be at least 0"),

@@ -178,7 +178,9 @@ def test_refused_by_other_counts_and_methods() -> None:
         bayesnmf.modes(BOTH, rank=K, starts=2, noise=NegativeBinomial(dispersion="matrix"))
     with pytest.raises(ValueError, match="weights need noise='poisson'"):
         bayesnmf.fit(COUNTS, rank=K, weights={"a": 2}, noise="quasi")
-    with pytest.raises(ValueError, match="per matrix has no closed form where the totals"):
+    with pytest.raises(
+        ValueError, match="given totals need a dispersion of all entries or of each row: found those of each matrix"
+    ):
         bayesnmf.fit(COUNTS, "dirichlet_poisson", K, noise="nb1")
 
 

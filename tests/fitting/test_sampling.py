@@ -276,7 +276,7 @@ def test_nuts_takes_fractions_and_gibbs_refuses_them():
     np.testing.assert_array_equal(fit.posterior.loadings, again.posterior.loadings)
     np.testing.assert_array_equal(fit.trace, again.trace)
     assert np.all(np.isfinite(fit.trace))
-    with pytest.raises(ValueError, match=r"counts must be whole numbers for method='gibbs': found \d+\.5 at row 0"):
+    with pytest.raises(ValueError, match=r"method='gibbs' needs whole-number counts: found \d+\.5 at row 0"):
         bayesnmf.fit(counts, "gamma_poisson", 2, "gibbs", options=Gibbs(**options))
 
 

@@ -88,7 +88,7 @@ def test_weights_need_a_method_without_a_distribution_of_the_counts(method) -> N
 
 
 def test_gibbs_draws_whole_counts() -> None:
-    with pytest.raises(ValueError, match="weights must be whole numbers for method='gibbs'"):
+    with pytest.raises(ValueError, match="weights and method='gibbs' need whole weights"):
         fitted(HALVES, "gibbs", weights={"b": 0.5})
     twice = fitted(HALVES, "gibbs", weights={"b": 2})
     np.testing.assert_array_equal(twice.loadings, fitted(COUNTS * np.repeat([1, 2], [5, 4]), "gibbs").loadings)

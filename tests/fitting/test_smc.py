@@ -202,10 +202,13 @@ def test_ctrl_c_keeps_the_finished_runs():
 @pytest.mark.parametrize(
     ("message", "more"),
     [
-        ("priors.loadings must be a proper prior for method='smc'", {"model": "poisson"}),
-        ("priors.components is flat", {"options": SMC(priors=Priors(Gamma(1, 1), Gamma(1, 0)))}),
+        ("method='smc' needs a proper prior of the loadings", {"model": "poisson"}),
+        (
+            "found the flat .* in priors.components, with which it is improper",
+            {"options": SMC(priors=Priors(Gamma(1, 1), Gamma(1, 0)))},
+        ),
         ("method='smc' needs a prior", {"options": SMC(priors=Priors(components="parameter"))}),
-        ("whole numbers", {"counts": DRAWN.counts.dense + 0.5}),
+        ("whole-number counts", {"counts": DRAWN.counts.dense + 0.5}),
     ],
 )
 def test_what_cannot_be_tempered_is_refused(message, more):

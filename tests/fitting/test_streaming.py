@@ -249,16 +249,16 @@ def test_bad_blocks_change_nothing(block):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"options": VI()}, "options.algorithm must be 'minibatch'"),
-        ({"options": options(max_iter=10)}, "max_iter must be left out"),
-        ({"options": options(tol=0.1)}, "tol must be left out"),
-        ({"options": options(restarts=2)}, "restarts must be left out"),
+        ({"options": VI()}, "a stream needs algorithm='minibatch': found None"),
+        ({"options": options(max_iter=10)}, "a stream needs options without max_iter"),
+        ({"options": options(tol=0.1)}, "a stream needs options without tol"),
+        ({"options": options(restarts=2)}, "a stream needs options without restarts"),
         ({"total_rows": 0}, "total_rows must be at least 1"),
         ({"rank": 0}, "rank must be at least 1"),
         ({"model": "lda"}, "model must be one of"),
         ({"seed": -1}, "seed must be at least 0"),
-        ({"noise": "quasi"}, "noise='quasi' needs its dispersion in a stream"),
-        ({"noise": NegativeBinomial(dispersion="row")}, "noise must have one dispersion, or one for each feature"),
+        ({"noise": "quasi"}, "a stream needs a given dispersion: found noise='quasi'"),
+        ({"noise": NegativeBinomial(dispersion="row")}, "a stream needs one dispersion, or one for each feature"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(arguments, message):
@@ -270,7 +270,7 @@ def test_options_starts_and_asks_that_make_no_sense_are_refused():
     with pytest.raises(TypeError, match=r"options must be bayesnmf.VI\(...\)"):
         MinibatchVI(options=bayesnmf.MAP())
     given = bayesnmf.Start(COUNTS[:, :RANK], COUNTS[:RANK])
-    with pytest.raises(ValueError, match="start must be left out for a stream"):
+    with pytest.raises(ValueError, match="a stream needs a start by name: found Start"):
         MinibatchVI(options=options(start=given))
     for ask in (
         lambda s: s.components,
@@ -412,7 +412,7 @@ def test_blocks_that_minibatches_do_not_take_are_refused():
     np.testing.assert_array_equal(stream.components, before)
     with pytest.raises(ValueError, match="noise='nb1' needs whole-number counts"):
         noisy_stream("nb1").partial_fit(CLUSTERED + 0.5)
-    with pytest.raises(ValueError, match="noise='nb2' needs all rows at once"):
+    with pytest.raises(ValueError, match="found noise='nb2', which needs all rows at once"):
         noisy_stream("nb2")
 
 

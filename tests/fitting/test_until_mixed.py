@@ -10,7 +10,7 @@ import pytest
 
 import bayesnmf
 from bayesnmf import Gamma, Gibbs, Priors
-from bayesnmf.fitting import keeping, until_mixed
+from bayesnmf.fitting import gibbs, keeping
 from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.thinning import thin_fit
@@ -28,7 +28,7 @@ def fit(rank=1, seed=0, **options):
 @pytest.fixture
 def short_blocks(monkeypatch):
     """Blocks too short for chains to be called mixed, of which eight draws are kept: three that end and thin."""
-    monkeypatch.setattr(until_mixed, "DRAWS", (16, 24, 32))
+    monkeypatch.setattr(gibbs, "DRAWS", (16, 24, 32))
     monkeypatch.setattr(keeping, "MOST_KEPT", 8)
 
 
@@ -102,13 +102,13 @@ def test_a_budget_ends_the_run_and_is_told_beforehand():
     labels = set()
     with pytest.warns(ConvergenceWarning, match=r"the budget of 1e-06 s is spent"):
         found = fit(budget=1e-6, progress=lambda label, *_: labels.add(label))
-    assert found.posterior.draws == until_mixed.FEWEST * 3 // 4
+    assert found.posterior.draws == gibbs.FEWEST * 3 // 4
     assert not found.status.converged
     assert labels == {"gibbs gamma_poisson, to 12 draws, at most 1e-06 s"}
 
 
 def test_chains_in_different_modes_end_early(short_blocks, monkeypatch):
-    monkeypatch.setattr(until_mixed, "difference_of_modes", lambda *_: "chains are in different modes: so it is")
+    monkeypatch.setattr(gibbs, "difference_of_modes", lambda *_: "chains are in different modes: so it is")
     with pytest.warns(ConvergenceWarning, match="different modes: so it is; R-hat.*try another rank, or compare the"):
         found = fit()
     assert found.diagnostics["sweeps"] == 23

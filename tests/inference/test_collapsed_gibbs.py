@@ -277,7 +277,7 @@ def test_counts_of_zero_give_the_prior():
 
 def test_gammas_on_both_sides_are_refused():
     with pytest.raises(
-        ValueError, match=r"must be Dirichlet for collapsed Gibbs.*use bayesnmf.Gibbs\(collapsed=False\)"
+        ValueError, match=r"collapsed Gibbs needs Dirichlet components.*use bayesnmf.Gibbs\(collapsed=False\)"
     ):
         run("gamma_poisson", priors=Priors(Gamma(1, 1), Gamma(1, 1)))
 
@@ -288,7 +288,7 @@ def test_a_parameter_is_refused():
 
 
 def test_fractions_are_refused():
-    with pytest.raises(ValueError, match="whole numbers"):
+    with pytest.raises(ValueError, match="whole-number counts"):
         run("gamma_poisson", [[0.5, 1], [2, 3]])
 
 

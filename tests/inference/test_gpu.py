@@ -262,7 +262,7 @@ def test_no_global_switch_is_thrown():
         (MAP, {"algorithm": "scd"}, "device='gpu' needs algorithm='em': found 'scd'"),
         (MAP, {"algorithm": "ccd"}, "device='gpu' needs algorithm='em': found 'ccd'"),
         (VI, {"algorithm": "gradient"}, "device='gpu' needs algorithm='coordinate': found 'gradient'"),
-        (VI, {"threads": 2}, "threads needs device='cpu': found threads=2; leave threads out"),
+        (VI, {"threads": 2}, "threads needs device='cpu': found 'gpu'; leave threads out"),
     ],
 )
 def test_what_a_gpu_does_not_do_is_refused(kind, stated, said):

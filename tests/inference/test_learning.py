@@ -309,8 +309,8 @@ def test_interruption_keeps_the_priors_of_the_last_iterate():
 @pytest.mark.parametrize(
     ("model", "priors", "learn", "message"),
     [
-        ("poisson", Priors(), ("loadings",), "learn needs a proper priors.loadings: found the flat bayesnmf.Gamma"),
-        ("gamma_poisson", Priors(components="parameter"), BOTH, "learn='components' needs a prior on the components"),
+        ("poisson", Priors(), ("loadings",), "learn='loadings' needs a proper prior of the loadings"),
+        ("gamma_poisson", Priors(components="parameter"), BOTH, "learn='components' needs a prior of the components"),
         (
             "gamma_poisson",
             Priors(Gamma(np.ones(RANK), 1.0)),

@@ -321,7 +321,9 @@ def test_chains_mix_where_allocations_hold_them():
 
 
 def test_what_does_not_work_together_is_refused():
-    with pytest.raises(ValueError, match="collapsed=True is an algorithm of its own"):
+    with pytest.raises(
+        ValueError, match="collapsed needs algorithm='allocations': found algorithm='marginal', an algorithm of its own"
+    ):
         Gibbs(collapsed=True, algorithm="marginal")
     with pytest.raises(ValueError, match="algorithm must be one of 'allocations', 'marginal'"):
         Gibbs(algorithm="entries")

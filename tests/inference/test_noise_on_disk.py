@@ -304,7 +304,7 @@ def test_what_is_asked_of_a_fit_is_that_in_memory(blocks, given):
     [
         (
             {"noise": "nb2"},
-            "noise='nb2' keeps a rate of every entry.*83 × 40 = 3,320 beside .* nonzeros on disk",
+            "noise='nb2' needs a rate of every entry.*83 × 40 = 3,320 beside .* nonzeros on disk",
         ),
         ({"missing": "zeros"}, "missing='zeros' needs counts in memory, as the places of all nonzeros take 12 bytes"),
     ],

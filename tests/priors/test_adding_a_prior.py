@@ -200,7 +200,7 @@ def test_it_may_stand_on_both_sides():
     ],
 )
 def test_what_the_family_lacks_is_refused_by_name(method, options, message):
-    with pytest.raises(ValueError, match=f"{message}.*InverseGaussian in priors.loadings does not have; use"):
+    with pytest.raises(ValueError, match=f"{message}.*found InverseGaussian in priors.loadings, which has none; use"):
         fit_by(method, options=options)
 
 
@@ -222,7 +222,7 @@ def test_a_family_of_modes_alone_is_refused_at_the_door(method, options, message
     monkeypatch.setitem(FAMILIES, "Bare", Bare)
     priors = Priors(Bare(1.5, 0.4, 0.8), Dirichlet(1.2))
     assert bayesnmf.fit(COUNTS, rank=K, method="map", options=MAP(priors=priors)).status.converged
-    with pytest.raises(ValueError, match=f"{message}.*Bare in priors.loadings does not have; use"):
+    with pytest.raises(ValueError, match=f"{message}.*found Bare in priors.loadings, which has none; use"):
         bayesnmf.fit(COUNTS, rank=K, method=method, options=options(priors=priors))
 
 

@@ -240,7 +240,7 @@ def test_parameters_must_be_positive(parameters):
     ],
 )
 def test_what_it_lacks_is_refused_by_name(method, options, message):
-    with pytest.raises(ValueError, match=f"{message}.*HierarchicalGamma in priors.loadings does not have"):
+    with pytest.raises(ValueError, match=f"{message}.*found HierarchicalGamma in priors.loadings, which has none"):
         bayesnmf.fit(plain_counts(), "hierarchical_poisson", 2, method, options=options)
 
 

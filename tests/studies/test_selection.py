@@ -451,7 +451,7 @@ def test_ctrl_c_in_the_fit_that_is_checked_leaves_the_checks_out():
         ("resample needs criterion='stability'", {"resample": "counts"}),
         ("resample must be one of 'halves', 'counts'", {"criterion": "stability", "resample": "rows"}),
         ("withhold must be", {"withhold": 1.0}),
-        ("a proper prior for method='smc'", {"models": "poisson", "criterion": "evidence"}),
+        ("method='smc' needs a proper prior", {"models": "poisson", "criterion": "evidence"}),
         ("criterion='stability' needs method='map'", {"criterion": "stability", "method": "gibbs"}),
         ("halves must be at least 5", {"criterion": "stability", "halves": 4}),
         ("options.runs must be at least 4", {"criterion": "evidence", "options": SMC(runs=3)}),

@@ -33,27 +33,3 @@ def check_room_for_rows(counts: Any, rank: int, more: int = 0) -> None:
             f"scratch needs {needed / 1e9:.1f} GB for what a fit of rank {rank} writes: {counts.scratch} has "
             f"{free / 1e9:.1f} GB; name a folder with more room, as in bayesnmf.Blocks(..., scratch=...)"
         )
-
-
-def check_on_disk(method: str, options: Any) -> None:
-    """Refuse what needs counts in memory."""
-    needs = "or counts in memory: bayesnmf.read_counts reads a file, and adata.to_memory() an AnnData object"
-    if method not in ("map", "vi", "gibbs"):
-        raise ValueError(f"counts on disk need method='map', 'vi' or 'gibbs', {needs}: found {method!r}")
-    wanted: dict[str, tuple[Any, ...]] = {
-        "algorithm": ("em", "scd", "ccd", "coordinate", "settled", "minibatch", None),
-        "start": ("svd", "descent", "random", "random_descent"),
-        "order": ("loadings",), "collapsed": (False,),
-    }  # fmt: skip
-    if method == "gibbs":
-        wanted |= {"algorithm": ("allocations", "marginal", None), "start": ("fit", "random")}
-    for name, allowed in wanted.items():
-        found = getattr(options, name, allowed[0])
-        if (isinstance(found, str) or name != "start") and found not in allowed:
-            listed = " or ".join(repr(each) for each in allowed if each is not None)
-            raise ValueError(f"counts on disk need {name}={listed}, {needs}: found {name}={found!r}")
-    shared = getattr(options.priors.loadings, "over", "row")
-    if shared != "row":
-        raise ValueError(
-            f"counts on disk need a prior of loadings without rates that rows share, {needs}: found over={shared!r}"
-        )

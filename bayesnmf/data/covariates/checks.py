@@ -24,25 +24,6 @@ def check_takes_covariates(prior: Any) -> None:
     check_one_prior_for_all_rows(prior)
 
 
-def check_covariates_served(options: Any, method: str, thinned: bool) -> None:
-    """Refuse methods and options that neither learn nor draw the effects of covariates."""
-    if method == "smc":
-        raise ValueError("method='smc' does not temper effects of covariates: use method='gibbs', or leave both out")
-    if method == "map" and options.priors.loadings.support != "positive":
-        raise ValueError(
-            "method='map' does not work with covariates of proportions: at the mode, concentrations would grow without "
-            "bound; use method='vi', or model='gamma_poisson'"
-        )
-    if "loadings" in getattr(options, "learn", ()):
-        raise ValueError(
-            "learn='loadings' does not work with covariates, whose effects are learned anyway; leave it out"
-        )
-    if thinned:
-        raise ValueError(
-            "draws of effects are kept with all draws: ask for fewer draws, or bayesnmf.Gibbs(keep='draws')"
-        )
-
-
 def check_has_effects(prior: Any) -> None:
     """Refuse fits without covariates where their effects are asked for."""
     if not prior.has_effects:

@@ -38,6 +38,7 @@ from bayesnmf.needs import needed_for
 from bayesnmf.options import METHODS, NUTS, SMC, SVI, VI, Gibbs, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import check_options
+from bayesnmf.options.rules import Request
 from bayesnmf.priors import Priors, ScaledProportions
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.draws import is_resampled, runs_of_draws, share_effective
@@ -524,14 +525,15 @@ def _check(plan: CalibrationPlan) -> CalibrationPlan:
     fitted = Priors(*(own or drawn for own, drawn in zip(sides, vars(first.priors).values(), strict=True)))
     check_draws_of_components(fitted.components)
     check_without_covariates(fitted.loadings)
-    check_combination(plan.model, plan.method, plan.rank, first.counts, replace(options, priors=fitted))
+    options = replace(options, priors=fitted)
+    check_combination(Request(plan.model, plan.method, fitted, options, counts=first.counts, rank=plan.rank))
     return replace(
         plan,
         size=first.counts.shape,
         rank=first.rank,
         draws=draws,
         totals=row_totals,
-        options=replace(options, priors=fitted),
+        options=options,
         priors=first.priors,
     )
 

@@ -22,7 +22,6 @@ from bayesnmf.checks import (
     check_words,
 )
 from bayesnmf.data.blocks.opening import open_counts
-from bayesnmf.data.checks import check_noise_to_compare
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
@@ -37,12 +36,13 @@ from bayesnmf.fitting.known import given_of, with_given_names
 from bayesnmf.fitting.many import uninterrupted
 from bayesnmf.inference.status import INTERRUPTED, FitWarning
 from bayesnmf.needs import needed_for
-from bayesnmf.noise.abilities import Noise
+from bayesnmf.noise.abilities import Noise, distribution_of
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import METHODS, NUTS, VI, Gibbs, Options, methods_with
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
-from bayesnmf.options.checks import check_options, check_options_by_method, served_options
+from bayesnmf.options.checks import check_options, check_options_by_method
 from bayesnmf.options.methods import varied_start
+from bayesnmf.options.rules import Request
 from bayesnmf.places import check_folder
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_length_of_dispersion, check_noise, check_one_prior_for_all_rows
@@ -506,7 +506,7 @@ def compare(
     >>> list(found.fits)
     ['map', 'vi']
     """
-    noise = check_noise_to_compare(check_noise(noise))
+    noise = distribution_of(check_noise(noise), "comparisons")
     methods = [check_choice(method, "methods", METHODS) for method in check_words(methods, "methods")]
     model, rank = model_and_rank(model, rank, RANK)
     seed, (rank, given) = check_count(seed, "seed", minimum=0), given_of(rank, None, seeds)
@@ -523,8 +523,8 @@ def compare(
         check_one_prior_for_all_rows(settings.priors.loadings)
     noise = noise.of_rows(split.rows).thinned(settings.keep)
     for method in methods:  # before the first fit, not after hours of fits
-        check_combination(model, method, rank, split.train, settings.of(method))
-        served_options(settings.of(method), noise, method, split.train)
+        options = settings.of(method)
+        check_combination(Request(model, method, options.priors, options, noise, split.train, rank))
     folder = None if out is None else check_folder(out, "out", [f"fits/{method}.nc" for method in methods])
     with progress_context(progress) as report, warnings.catch_warnings(), keep_each_fit(as_checkpoint(checkpoint)):
         warnings.simplefilter("ignore", FitWarning)  # reported as cautions instead

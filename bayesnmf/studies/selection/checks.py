@@ -7,7 +7,7 @@ from typing import Any
 
 from bayesnmf.checks import check_choice, shown
 from bayesnmf.data.counts import Counts
-from bayesnmf.noise.abilities import Distributed, Noise
+from bayesnmf.noise.abilities import Noise, distribution_of
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import METHODS
 from bayesnmf.options.algorithms import ALGORITHMS
@@ -58,10 +58,8 @@ def check_noises(criterion: Criterion, noise: Any) -> list[Noise]:
         raise ValueError("noise must name at least one noise: found none; leave noise out for Poisson counts")
     if len({word_of(each) for each in noises}) < len(noises):
         raise ValueError("noises with arrays of dispersions have one name in the table: compare them one after another")
-    if lost := [each for each in noises if not isinstance(each, Distributed)]:
-        raise ValueError(
-            f"noise={lost[0].word!r} is no distribution of counts, so that nothing scores it; use 'nb1' or 'nb2'"
-        )
+    for each in noises:
+        distribution_of(each, "scores of select")
     others = [word_of(each) for each in noises if each != POISSON]
     if criterion.noises == "one" and len(noises) > 1:
         raise ValueError(

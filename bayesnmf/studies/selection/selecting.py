@@ -14,7 +14,7 @@ from bayesnmf.assessment.checks import check_ranks
 from bayesnmf.assessment.predictive_checks import predictive_checks
 from bayesnmf.cards import Card, Shown
 from bayesnmf.checks import check_count, check_flag, check_given_once, check_words, is_rank, shown
-from bayesnmf.data.batches import served_with_batch, with_batch
+from bayesnmf.data.batches import with_batch
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.checks import check_complete, check_start_has_seeds
 from bayesnmf.data.conversion import check_integer_counts
@@ -29,12 +29,12 @@ from bayesnmf.fitting.many import uninterrupted
 from bayesnmf.inference.status import FitWarning
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.noise.words import NOISES
-from bayesnmf.options import METHODS, Options, options_of
+from bayesnmf.options import Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
-from bayesnmf.options.checks import served_options
 from bayesnmf.options.methods import explains_names
+from bayesnmf.options.rules import Request
 from bayesnmf.priors import Priors
-from bayesnmf.priors.checks import check_integrable, check_one_prior_for_all_rows
+from bayesnmf.priors.checks import check_one_prior_for_all_rows
 from bayesnmf.priors.specification import DEFAULT_MODEL, check_model
 from bayesnmf.studies.selection.by_evidence import Evidence
 from bayesnmf.studies.selection.by_stability import Stability
@@ -318,13 +318,9 @@ def _check_candidates(plan: SelectionPlan, criterion: Criterion) -> None:
     check_start_has_seeds(getattr(plan.options, "start", None), plan.seeds)
     for candidate in plan.candidates:
         filled = plan.options_for(candidate, plan.counts)
-        check_combination(candidate.model, plan.method, candidate.rank, plan.counts, filled)
         for noise in plan.noises:
-            served_options(filled, noise, plan.method, plan.counts)
-            if plan.counts.batch is not None:
-                served_with_batch(filled, plan.method, candidate.model, noise, plan.counts)
-        if criterion.hides_entries:
-            check_integrable(filled.priors, candidate.rank, METHODS[plan.method].posterior)
+            asked = (candidate.model, plan.method, filled.priors, filled, noise, plan.counts, candidate.rank)
+            check_combination(Request(*asked, hides=criterion.hides_entries))
         if criterion.asks_other_rows:
             check_one_prior_for_all_rows(filled.priors.loadings)
 

@@ -16,7 +16,7 @@ that differs from mode to mode; `elbo_marginal` is tighter. Stacking weights say
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,24 +24,21 @@ import numpy as np
 
 from bayesnmf.cards import Card, Shown
 from bayesnmf.checks import check_count, check_fraction
-from bayesnmf.data.batches import served_with_batch, with_batch
+from bayesnmf.data.batches import with_batch
 from bayesnmf.data.blocks.opening import open_counts
-from bayesnmf.data.checks import check_start_has_seeds
-from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.design import read_given
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.seeds import Seeds
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.fitting.job import ProgressReport, check_combination, progress_context, resolve_priors
-from bayesnmf.fitting.known import Beforehand, given_of
+from bayesnmf.fitting.job import ProgressReport, completed_options, progress_context
+from bayesnmf.fitting.known import given_of
 from bayesnmf.fitting.many import number_of_jobs
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.poisson import POISSON
-from bayesnmf.options import METHODS, Options
+from bayesnmf.options import Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
-from bayesnmf.options.checks import served_options
-from bayesnmf.options.methods import allows_regression, explains_names, resolve_options
+from bayesnmf.options.methods import explains_names
 from bayesnmf.places import check_folder
 from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.pair import free_components, movable_components
@@ -536,24 +533,13 @@ def modes(
     data = with_missing(with_exposures(data, row_exposure, feature_exposure), own, observed, missing)
     threshold, keep = check_fraction(threshold, "threshold"), check_fraction(keep, "keep")
     scored = check_scored(scored, data)
-    options = _completed(options, data, noise, model, method, rank, given)
+    options = completed_options(options, model, method, data, rank, given, noise)
     jobs, kept = number_of_jobs(jobs, starts, options), as_checkpoint(checkpoint)
     if kept is not None:
         check_folder(kept.folder, "checkpoint", private=True)
     runs = Runs(data, model, rank, method, options, seed, jobs, kept, noise, given.names)
     with progress_context(progress) as report:
         return _modes_of(with_one_power(runs, report), starts, threshold, keep, scored, report)
-
-
-def _completed(options: Any, data: Counts, noise: Noise, model: str, method: str, rank: int, given: Beforehand) -> Any:
-    """Return the options with priors and defaults filled in; refuse combinations that cannot be fitted."""
-    priors = resolve_priors(model, data, rank, options.priors, given, METHODS[method].default_shapes)
-    check_start_has_seeds(options.start, given.seeds)
-    plain = data.mask is not None or data.batch is not None or not allows_regression(noise, priors)
-    options = resolve_options(replace(options, priors=priors), bool(data.rows_held), plain)
-    check_combination(model, method, rank, data, options)
-    options = served_options(options, noise, method, data)
-    return options if data.batch is None else served_with_batch(options, method, model, noise, data)
 
 
 def _modes_of(runs: Runs, starts: int, threshold: float, keep: float, scored: int, report: ProgressReport) -> Modes:
