@@ -92,14 +92,14 @@ def test_same_seed_same_draws():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"model": "poisson"}, "priors.loadings must be a proper prior"),
+        ({"model": "poisson"}, "a simulation needs a proper prior of the loadings"),
         ({"model": "lda"}, "model must be"),
         ({"size": 5}, "size must be"),
         ({"size": (0, 5)}, r"size\[0\]"),
         ({"rank": 0}, "rank"),
         ({"seed": -1}, "seed"),
-        ({"priors": Priors(components="parameter")}, "priors.components must be a proper prior"),
-        ({"priors": Priors(components=Gamma(1.0, 0.0))}, "priors.components must be a proper prior"),
+        ({"priors": Priors(components="parameter")}, "a simulation needs a proper prior of the components"),
+        ({"priors": Priors(components=Gamma(1.0, 0.0))}, "a simulation needs a proper prior of the components"),
         ({"priors": Priors(Dirichlet(1.0))}, "priors.loadings must be Gamma"),
         ({"priors": Priors(Gamma(1.0, 1.0)), "totals": 3}, "totals must not be given"),
         ({"model": "dirichlet_gamma", "priors": Priors(ScaledDirichlet(1, 1, 1)), "totals": 3}, "totals must not"),

@@ -113,7 +113,7 @@ def test_wrong_parameters_are_refused_when_fitted(message, settings):
 
 
 def test_methods_that_need_whole_numbers_say_so():
-    with pytest.raises(ValueError, match="whole numbers"):
+    with pytest.raises(ValueError, match="needs whole-number counts"):
         BayesNMF(2, method="gibbs").fit(np.where(DENSE > 2, DENSE + 0.1234, DENSE))
     for bad in (-DENSE, np.where(DENSE > 3, np.nan, DENSE)):
         with pytest.raises(ValueError, match=r"[Nn]egative|NaN"):
@@ -265,7 +265,7 @@ def test_options_of_fits_do_not_stand_in_the_way_of_streams():
     estimator = BayesLDA(3, random_state=0, options=batches).partial_fit(DENSE)
     np.testing.assert_array_equal(estimator.components_, stream.partial_fit(DENSE).components)
     assert (estimator.n_iter_, estimator.fit_.priors.loadings.concentration) == (4, 0.7)
-    with pytest.raises(ValueError, match="start must be left out for a stream"):
+    with pytest.raises(ValueError, match="a stream needs a start by name: found Start"):
         BayesLDA(2, options=VI(start=bayesnmf.Start(np.ones((40, 2)), np.ones((2, 12))))).partial_fit(DENSE)
 
 
