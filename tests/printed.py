@@ -21,6 +21,7 @@ import pytest
 import bayesnmf
 from bayesnmf import plots
 from bayesnmf.data.mutations import sbs96_types
+from bayesnmf.options import METHODS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
@@ -442,6 +443,9 @@ def quick() -> Iterator[None]:
         for name in plots.__all__:
             if inspect.isfunction(drawn := getattr(plots, name)):
                 patch.setattr(plots, name, once(drawn))
+        for method in METHODS.values():  # rules ask whether an option is as it is by default
+            for name, value in QUICK.get(method.options.__init__, {}).items():
+                patch.setattr(method.options.__dataclass_fields__[name], "default", value)
         try:
             for function, changes in QUICK.items():
                 function.__defaults__, function.__kwdefaults__ = _lowered(function, changes)
