@@ -5,9 +5,10 @@
 
 pbmc_facs: 3,774 blood cells in ten types, sorted by FACS, with all 16,791 genes. Markers of a type are the genes with
 the greatest Wilcoxon scores of scanpy, against all other cells after its usual normalisation. For each type, "of 20" is
-the largest number of them among the 20 leading genes of a program, ours by lift and by `markers`, of cNMF by its gene
-scores (z-scores of its regression), of NMF by lift. Cells go to a program by the largest share of their usage, or by
-share × log lift (`Fit.leading_components`), and NMI and ARI are those with `subpop`, five types, and `celltype`, ten.
+the largest number of them among the 20 leading genes of a program, ours in the default order and by `markers`, of cNMF
+by its gene scores (z-scores of its regression), of NMF by lift. Cells go to a program by the largest share of their
+usage, or by share × log lift (`Fit.leading_components`), and NMI and ARI are those with `subpop`, five types, and
+`celltype`, ten.
 
 Every run is a process of its own, whose wall and processor seconds (of all its processes) and peak memory are those of
 the operating system, with imports and compiling in them. scHPF is not on the package index; `hierarchical_poisson` is
@@ -49,7 +50,7 @@ def ours(method: str, rank: int) -> dict[str, Any]:
     else:
         fit = bayesnmf.fit(counts, OURS[method], rank=rank, seed=0)
     usage = bayesnmf.to_topic_model(fit).proportions
-    genes = {"lift": fit.top_features(20).T.to_numpy().tolist()}
+    genes = {"distinct": fit.top_features(20).T.to_numpy().tolist()}
     table = bayesnmf.markers(fit, 20)
     genes["markers"] = [table.loc[table["component"] == k, "feature"].tolist() for k in fit.component_labels]
     return {"version": f"bayesnmf {bayesnmf.__version__}", "usage": usage.tolist(), "genes": genes}

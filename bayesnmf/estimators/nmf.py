@@ -265,7 +265,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         named = seeds_of(self.seeds)
         return names if named is None else np.array([*named.sets, *names[len(named.sets) :]], dtype=object)
 
-    def top_features(self, n: int = 10, feature_names: Any = None, order: str = "lift") -> Any:
+    def top_features(self, n: int = 10, feature_names: Any = None, order: str = "distinct") -> Any:
         """Return the names of the `n` leading features of each component, as `Fit.top_features`.
 
         `feature_names` are names for features that came without, or the transformers that made them: in a Pipeline,

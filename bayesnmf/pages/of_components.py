@@ -75,9 +75,9 @@ def components(read: Read, fit: Fit) -> Section:
 def _sizes(read: Read, fit: Fit, found: Any) -> Table:
     """Return sizes of the components, in how many samples each leads, and the features that set it apart.
 
-    Without intervals, rare features have the largest changes by chance, so those that lead by share and lift are shown.
+    Without intervals, rare features have the largest changes by chance, so the most distinct ones are shown.
     """
-    leaders = None if found.attrs["intervals"] else fit.feature_names[leading_features(fit, NAMED, "lift")]
+    leaders = None if found.attrs["intervals"] else fit.feature_names[leading_features(fit, NAMED, "distinct")]
     numbers, medians = np.bincount(read.lead[read.lead >= 0], minlength=read.fit.rank), np.median(read.shares, axis=0)
     rows = []
     for k, (label, title) in enumerate(zip(read.fit.component_labels, read.fit.component_titles, strict=True)):

@@ -17,7 +17,7 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference import alignment
 from bayesnmf.plots import style, summaries
 from bayesnmf.plots.checks import check_fits, check_image_shape, check_markers
-from bayesnmf.results.markers import CONTRASTS, leading_features
+from bayesnmf.results.markers import CONTRASTS, leading_features, shares_in_rest
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -28,11 +28,13 @@ MOST_NUMBERS = 30  # components whose cosines have room below their images; thre
 ENSEMBL = re.compile(r"ENS[A-Z]*\d{11}(\.\d+)?")
 SYMBOLS = "Ensembl identifiers: fit.rename(features=…), or bayesnmf.fit(adata, feature_labels=…), shows gene symbols"
 CHOSEN_BY = {
+    "distinct": "greatest √share − √(share in the rest of the counts)",
     "share": "greatest share",
     "lift": "greatest share × log lift",
     "next": "surest log-fold change against the next best component",
     "rest": "surest log-fold change against the other components",
 }
+TICKS = {"distinct": "the rest of the counts", "lift": "mean of all components"}
 IN_SDS = 2 * 1.6448536269514722  # width of a central 90 % interval of a normal distribution, in standard deviations
 BESIDE = 1.02  # where names begin, as a fraction of the panel's width
 LONGEST = 15  # letters of a name, as many as an identifier of Ensembl has
@@ -115,7 +117,7 @@ def components(
 def top_features(
     fits: Mapping[str, Fit] | Fit,
     n: int = 8,
-    order: Literal["share", "lift", "next", "rest"] = "lift",
+    order: Literal["distinct", "share", "lift", "next", "rest"] = "distinct",
     *,
     reference: str | None = None,
     **panels: Unpack[style.Panels],
@@ -131,11 +133,12 @@ def top_features(
         Fits of the same rank and features. Their components are matched to those of the reference.
     n : int
         Number of features for each component.
-    order : {"share", "lift", "next", "rest"}
-        Order of the features, in the reference. "lift": by share × log(share / mean share over all components),
-        which is large for features that are common here and rare elsewhere; a black tick marks the mean share.
-        "share": of the largest shares. "next" and "rest": by the lower limit of the log-fold change against the next
-        best component or against all others, as in `bayesnmf.markers`.
+    order : {"distinct", "share", "lift", "next", "rest"}
+        Order of the features, in the reference. "distinct": by √share − √(share in the rest of the counts), which is
+        large for features that are common here and rare elsewhere; a black tick marks the share in the rest. "lift": by
+        share × log(share / mean share over all components); a tick marks the mean share. "share": of the largest
+        shares. "next" and "rest": by the lower limit of the log-fold change against the next best component or against
+        all others, as in `bayesnmf.markers`.
     reference : str, optional
         Label of the fit that determines the features and the order of the components; by default the first.
 
@@ -154,10 +157,12 @@ def top_features(
     height = max(0.24, 0.07 * len(fits) + 0.08) * shown + 0.95
     chosen, figure = style.make_row(rank, (3.0, height), 0.7, **panels)
     _top_features(chosen, fits, top, reference, orders)
-    if order == "lift":
-        for ax, features in zip(chosen, top, strict=True):
-            ax.plot(shares.mean(axis=0)[features], np.arange(shown), "|", color="black", markersize=9,
-                    linestyle="none", label="mean of all components")  # fmt: skip
+    if order in TICKS:
+        beside = shares_in_rest(shares, fits[reference].expected_sizes)
+        ticks = beside if order == "distinct" else np.broadcast_to(shares.mean(axis=0), shares.shape)
+        for ax, features, values in zip(chosen, top, ticks, strict=True):
+            ax.plot(values[features], np.arange(shown), "|", color="black", markersize=9, linestyle="none",
+                    label=TICKS[order])  # fmt: skip
     if figure is not None:
         lines = [f"Components, each summing to 1: features of {CHOSEN_BY[order]}"]
         lines += [SYMBOLS] * is_ensembl(fits[reference].feature_names[np.unique(top)])

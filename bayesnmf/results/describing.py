@@ -72,7 +72,7 @@ def _cautions(fit: FitRecord) -> list[str]:
 def card_of(fit: FitRecord) -> Card:
     """Return what a notebook shows of a fit: the same, with the size and the leading features of each component."""
     shares = fit.expected_sizes / max(fit.expected_sizes.sum(), np.finfo(float).tiny)
-    names = fit.feature_names[leading_features(fit, FEATURES, "lift")]
+    names = fit.feature_names[leading_features(fit, FEATURES, "distinct")]
     order = np.argsort(-shares, kind="stable")[:COMPONENTS]
     lines = [[fit.component_titles[k], f"{shares[k]:.1%}", ", ".join(map(str, names[k]))] for k in order]
     notes = [f"the {len(order)} largest of {fit.rank} components"] if fit.rank > len(order) else []

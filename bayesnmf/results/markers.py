@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 SMALLEST = 1e-12
 CONTRASTS = ("next", "rest")
-ORDERS = ("share", "lift", *CONTRASTS)
+ORDERS = ("distinct", "share", "lift", *CONTRASTS)
 DRAWS = 400
 LEVELS = np.array([0.05, 0.5, 0.95])
 LARGEST = 2**29  # bytes of draws that are kept at once
@@ -56,22 +56,27 @@ def top_features(fit: FitRecord, n: int, order: str) -> pd.DataFrame:
 def leading_features(fit: FitRecord, n: int, order: str) -> Array:
     """Return the positions of the `n` leading features of each component, (K, n).
 
-    The order "share" is of the largest shares. "lift" is by share × log(share / mean share over all components), and by
-    share where this is 0. "next" and "rest" are by the lower limit of the 90 % interval of that contrast, from 400
-    draws, and by the contrast itself for a point estimate.
+    The order "distinct" is by √share − √(mean share in the other components, each weighted by its expected counts):
+    square roots have the same variance at all means, so that a frequent feature and a rare one weigh the same. "share"
+    is of the largest shares; "lift" by share × log(share / mean share over all components), and by share where this is
+    0. "next" and "rest" are by the lower limit of the 90 % interval of that contrast, from 400 draws, and by the
+    contrast itself for a point estimate.
     """
     number = check_count(n, "n")
     if check_choice(order, "order", ORDERS) in CONTRASTS:
         check_components_to_compare(fit.rank)
         return order_by_contrast(described(fit, DRAWS, 0), order)[:, :number]
     components = fit.components.astype(np.float64)
-    return order_by_share(rows_to_shares(components, component_sums(components)), order)[:, :number]
+    shares = rows_to_shares(components, component_sums(components))
+    return order_by_share(shares, order, fit.expected_sizes)[:, :number]
 
 
-def order_by_share(shares: Array, order: str) -> Array:
-    """Return all features in the order "share" or "lift" for each component, given shares (K, m)."""
+def order_by_share(shares: Array, order: str, sizes: Array) -> Array:
+    """Return all features in an order for each component, given shares (K, m) and expected counts (K,)."""
     score = shares
-    if order == "lift":
+    if order == "distinct":
+        score = np.sqrt(shares) - np.sqrt(shares_in_rest(shares, sizes))
+    elif order == "lift":
         mean = shares.mean(axis=0)
         score = xlogy(shares, shares / np.where(mean > 0, mean, 1.0))
     return np.lexsort((-shares, -score), axis=1)
@@ -167,10 +172,16 @@ def contrasts(shares: Array, sizes: Array) -> dict[str, Array]:
     logs, rank = np.log2(np.maximum(shares, SMALLEST)), len(shares)
     largest = np.partition(logs, rank - 2, axis=0)[rank - 2 :]  # the two largest of each feature
     following = np.where(logs == largest[1], largest[0], largest[1])
+    rest = np.log2(np.maximum(shares_in_rest(shares, sizes), SMALLEST))
+    return {"next": logs - following, "rest": logs - rest}
+
+
+def shares_in_rest(shares: Array, sizes: Array) -> Array:
+    """Return mean shares (K, m) in the components beside each, weighted by expected counts (K,)."""
+    rank = len(shares)
     weights = sizes / sizes.sum() if sizes.sum() > 0 else np.full(rank, 1 / rank)
     others = np.maximum(1 - weights, SMALLEST)[:, None]
-    rest = (weights @ shares - weights[:, None] * shares) / others
-    return {"next": logs - following, "rest": logs - np.log2(np.maximum(rest, SMALLEST))}
+    return np.maximum(weights @ shares - weights[:, None] * shares, 0) / others
 
 
 def _summary(name: str, drawn: Array) -> dict[str, Array]:

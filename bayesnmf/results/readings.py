@@ -138,11 +138,12 @@ class Readings(FitRecord):
         """Return medians and central intervals of some parameters; see `bayesnmf.results.summary.summary`."""
         return summary.summary(self, rows, features, interval)
 
-    def top_features(self, n: int = 10, order: str = "lift") -> pd.DataFrame:
+    def top_features(self, n: int = 10, order: str = "distinct") -> pd.DataFrame:
         """Return the names of the `n` leading features of each component, one column per component.
 
-        By "lift", features that are common in the component and rarer in the others, share × log(share / mean share);
-        "share", of the largest shares; "next" or "rest": see `bayesnmf.results.markers.leading_features`.
+        "distinct": features that are common in the component and rarer in the rest of the counts, by √share − √(share
+        in the rest); "share": of the largest shares; "lift", "next" or "rest": see
+        `bayesnmf.results.markers.leading_features`.
         """
         return markers.top_features(self, n, order)
 

@@ -163,7 +163,7 @@ def test_true_markers_are_found():
     assert everything.groupby("component")["lfsr_next"].apply(lambda rates: (rates < 0.01).sum()).min() >= 4
 
 
-@pytest.mark.parametrize("order", ["share", "lift", "next", "rest"])
+@pytest.mark.parametrize("order", ["distinct", "share", "lift", "next", "rest"])
 def test_top_features_are_in_the_order_of_the_table(order):
     fit = fitted()
     found = fit.top_features(3, order)
@@ -173,6 +173,9 @@ def test_top_features_are_in_the_order_of_the_table(order):
     else:
         shares = fit.components
         score = shares if order == "share" else shares * np.log(shares / shares.mean(axis=0))
+        if order == "distinct":
+            rest = [np.average(np.delete(shares, k, 0), 0, np.delete(fit.expected_sizes, k)) for k in range(3)]
+            score = np.sqrt(shares) - np.sqrt(rest)
         wanted = np.argsort(-score, axis=1)[:, :3].T
     np.testing.assert_array_equal(found.to_numpy(), wanted)
 
@@ -180,9 +183,9 @@ def test_top_features_are_in_the_order_of_the_table(order):
 def test_orders_differ_and_others_are_refused():
     fit = fitted()
     assert not fit.top_features(3, "next").equals(fit.top_features(3, "share"))
-    assert fit.top_features(3).equals(fit.top_features(3, "lift"))
+    assert fit.top_features(3).equals(fit.top_features(3, "distinct"))
     assert not fit.top_features(3).equals(fit.top_features(3, "share"))
-    with pytest.raises(ValueError, match="order must be one of 'share', 'lift', 'next', 'rest'"):
+    with pytest.raises(ValueError, match="order must be one of 'distinct', 'share', 'lift', 'next', 'rest'"):
         fit.top_features(3, "weight")
     single = bayesnmf.fit(DRAWN.counts, rank=1, seed=0, options=OPTIONS["vi"])
     with pytest.raises(ValueError, match="at least two components"):
@@ -190,12 +193,14 @@ def test_orders_differ_and_others_are_refused():
     assert single.top_features(3).equals(single.top_features(3, "share"))
 
 
-def test_lift_gives_way_to_share_where_there_is_none():
-    one = np.array([[0.2, 0.5, 0.3, 0.0]])
-    np.testing.assert_array_equal(order_by_share(one, "lift"), [[1, 2, 0, 3]])
+@pytest.mark.parametrize("order", ["distinct", "lift"])
+def test_features_are_in_the_order_of_shares_where_nothing_sets_them_apart(order):
+    one, sizes = np.array([[0.2, 0.5, 0.3, 0.0]]), np.array([40.0, 60.0])
+    np.testing.assert_array_equal(order_by_share(one, order, sizes[:1]), [[1, 2, 0, 3]])
     apart = np.array([[0.6, 0.4, 0.0, 0.0], [0.6, 0.0, 0.4, 0.0]])  # a feature that nobody has is no one's
-    np.testing.assert_array_equal(order_by_share(apart, "lift")[:, 0], [1, 2])
-    np.testing.assert_array_equal(order_by_share(apart, "share")[:, 0], [0, 0])
+    np.testing.assert_array_equal(order_by_share(apart, order, sizes)[:, 0], [1, 2])
+    np.testing.assert_array_equal(order_by_share(apart, order, 0 * sizes)[:, 0], [1, 2])
+    np.testing.assert_array_equal(order_by_share(apart, "share", sizes)[:, 0], [0, 0])
 
 
 def determined(seed):

@@ -169,15 +169,21 @@ def test_top_features_have_the_quantiles_of_q(fits):
     assert [text.get_text() for text in axes[0].figure.legends[0].get_texts()] == ["map (point)", "vi (mean field)"]
 
 
-def test_features_of_greatest_lift_are_common_here_and_rare_elsewhere(fits):
+@pytest.mark.parametrize("order", ["distinct", "lift"])
+def test_features_are_common_here_and_rare_elsewhere(fits, order):
     vi = fits["vi"]
     shares = vi.components / vi.components.sum(axis=1, keepdims=True)
-    score = shares * np.log(shares / shares.mean(axis=0))
-    for k, ax in enumerate(plots.top_features(vi, 4, "lift")):
-        top = np.argsort(-score[k])[:4]
+    for k, ax in enumerate(plots.top_features(vi, 4, order)):
+        others = np.arange(RANK) != k
+        beside = vi.expected_sizes[others] @ shares[others] / vi.expected_sizes[others].sum()
+        score, label = np.sqrt(shares[k]) - np.sqrt(beside), "the rest of the counts"
+        if order == "lift":
+            beside, label = shares.mean(axis=0), "mean of all components"
+            score = shares[k] * np.log(shares[k] / beside)
+        top = np.argsort(-score)[:4]
         assert [text.get_text() for text in ax.get_yticklabels()] == [str(j) for j in top]
-        (ticks,) = [line for line in ax.lines if line.get_label() == "mean of all components"]
-        np.testing.assert_allclose(ticks.get_xdata(), shares.mean(axis=0)[top])
+        (ticks,) = [line for line in ax.lines if line.get_label() == label]
+        np.testing.assert_allclose(ticks.get_xdata(), beside[top])
 
 
 @pytest.mark.parametrize(("order", "named"), [("next", "the next best component"), ("rest", "the other components")])
@@ -265,7 +271,7 @@ def test_components_without_posterior_are_points():
     fitted = fit(priors=bayesnmf.Priors(components="parameter"))
     axes = plots.components({"vi": fitted}, n_features=50)
     assert len(axes[0].get_yticklabels()) == FEATURES
-    assert axes[0].get_legend_handles_labels()[1] == ["vi (point)", "mean of all components"]
+    assert axes[0].get_legend_handles_labels()[1] == ["vi (point)", "the rest of the counts"]
 
 
 def test_loadings_have_the_quantiles_of_each_posterior(fits):
