@@ -7,6 +7,9 @@
 - ``augmented`` and ``augmented_guide``: the same with explicit allocations;
 - ``augmented_bound``: the same with the allocations integrated over their optimal distribution.
 
+Each takes counts, as an array, a sparse matrix or `bayesnmf.Counts`, and rank, loadings and components, whose priors
+are those of the library. ``fit.program()`` has all of it for a fit.
+
 Notation and citation keys of all:
 
 - X counts (n, m), θ loadings (n, K), β components (K, m), S allocations (n, m, K); Gamma(shape, rate);
@@ -25,3 +28,11 @@ import numpyro
 # ArviZ 1.3 leaves a numpyro in sys.modules that loads on first use. Importing a submodule before that gives a
 # numpyro.distributions without its own submodules. Accessing any attribute loads it completely.
 numpyro.__version__  # noqa: B018
+
+from . import dirichlet_gamma, dirichlet_poisson, gamma_poisson, hierarchical_poisson, poisson  # noqa: E402
+
+__all__ = ["dirichlet_gamma", "dirichlet_poisson", "gamma_poisson", "hierarchical_poisson", "poisson"]
+
+
+def __dir__() -> list[str]:
+    return __all__

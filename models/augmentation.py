@@ -19,7 +19,7 @@ from jax.scipy.special import gammaln, xlogy
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
-from .entries import Triplets, as_triplets, rates_at, row_totals, total_exposed
+from .entries import Triplets, as_triplets, rates_at, row_totals, size_of, total_exposed
 from .factors import Prior, free, mean_log
 from .likelihood import with_exposures
 
@@ -71,7 +71,7 @@ def mean_field(factors: Factors) -> Program:
     def guide(
         counts: Any = None,
         *,
-        size: tuple[int, int],
+        size: tuple[int, int] | None = None,
         rank: int,
         loadings: Prior,
         components: Prior,
@@ -81,6 +81,7 @@ def mean_field(factors: Factors) -> Program:
 
         It has the signature of `program`, but does not use counts, totals and exposures.
         """
+        size = size_of(counts, size)
         factors(size=size, rank=rank, **_posterior(size, rank, loadings, components))
 
     return guide
@@ -93,8 +94,8 @@ def with_allocations(factors: Factors, given_totals: bool = False) -> Program:
         counts: Any, *, row_exposure: Any = None, feature_exposure: Any = None, observed: Any = None, **given: Any
     ) -> None:
         """Sample S_ijk ~ Poisson(r_i c_j θ_ik β_kj) with X_ij = Σ_k S_ijk; arguments are those of `program`."""
-        entries = as_triplets(counts)
-        theta, beta = with_exposures(factors(**given), row_exposure, feature_exposure)
+        entries, size = as_triplets(counts), size_of(counts, given.pop("size", None))
+        theta, beta = with_exposures(factors(size=size, **given), row_exposure, feature_exposure)
         rates = rates_at(entries, theta, beta)
         allocations = numpyro.sample("allocations", dist.Poisson(rates).to_event(2))
         numpyro.sample("counts", dist.Delta(allocations.sum(-1), event_dim=1), obs=entries.values)
@@ -108,13 +109,19 @@ def mean_field_with_allocations(factors: Factors) -> Program:
     """Return the guide of the augmented model, with allocations at the best φ for the parameters of the factors."""
 
     def augmented_guide(
-        counts: Any, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior, **others: Any
+        counts: Any,
+        *,
+        size: tuple[int, int] | None = None,
+        rank: int,
+        loadings: Prior,
+        components: Prior,
+        **others: Any,
     ) -> None:
         """Sample from the mean field, and S_ij ~ Multinomial(X_ij, φ_ij). Counts are whole numbers, and concrete.
 
         Exposures cancel from φ.
         """
-        entries = as_triplets(counts)
+        entries, size = as_triplets(counts), size_of(counts, size)
         posterior = _posterior(size, rank, loadings, components)
         theta, beta = factors(size=size, rank=rank, **posterior)
         chances = jnp.exp(_log_chances(entries, posterior, theta, beta))
@@ -136,6 +143,7 @@ def with_expected_allocations(factors: Factors, given_totals: bool = False) -> P
     ) -> None:
         """Compute a lower bound of the program for every θ and β; for use with `guide`."""
         entries = as_triplets(counts)
+        given["size"] = size_of(counts, given.get("size"))
         drawn = factors(**given)
         theta, beta = with_exposures(drawn, row_exposure, feature_exposure)
         posterior = _posterior(**given)

@@ -35,12 +35,21 @@ class Triplets(NamedTuple):
         return 2
 
 
+def size_of(counts: Any, size: tuple[int, int] | None) -> tuple[int, int]:
+    """Return a given size (n, m), or that of counts that have one: triplets, and counts to be drawn, do not."""
+    if size is not None:
+        return size
+    if counts is None or isinstance(counts, Triplets):
+        raise ValueError("size must be given, as (n, m), to counts that are drawn or triplets: give size=(n, m)")
+    return tuple(counts.shape)
+
+
 def as_observation(counts: Any) -> jax.Array | Triplets:
     """Return counts in a form that `PoissonProduct` can observe.
 
     Parameters
     ----------
-    counts : scipy sparse matrix or array, dense array (n, m), or Triplets
+    counts : scipy sparse matrix or array, dense array (n, m), `bayesnmf.Counts` or Triplets
 
     Returns
     -------
@@ -49,13 +58,14 @@ def as_observation(counts: Any) -> jax.Array | Triplets:
     """
     if isinstance(counts, Triplets) or sparse.issparse(counts):
         return as_triplets(counts)
-    return jnp.asarray(counts, dtype=float)
+    return as_triplets(counts.matrix) if hasattr(counts, "matrix") else jnp.asarray(counts, dtype=float)
 
 
 def as_triplets(counts: Any) -> Triplets:
     """Return the nonzero entries of concrete counts, dense or sparse."""
     if isinstance(counts, Triplets):
         return counts
+    counts = getattr(counts, "matrix", counts)
     matrix: Any = counts if sparse.issparse(counts) else np.asarray(counts)
     matrix = sparse.csr_array(matrix, copy=True)
     matrix.sum_duplicates()

@@ -1,6 +1,7 @@
 """Priors of one side of the product: Gamma, Dirichlet, scaled Dirichlet, or a free parameter.
 
-A prior is a plain mapping of hyperparameters, whose keys identify the family:
+A prior is one of the library (`bayesnmf.Gamma` and others), or a plain mapping of hyperparameters, whose keys identify
+the family:
 
 =========================================  =====================================================
 ``{"shape": a, "rate": b}``                Gamma(a, b) for every entry; a = 1, b = 0 is flat
@@ -28,7 +29,7 @@ from jax.scipy.special import digamma
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
-Prior = Mapping[str, Any] | str
+Prior = Any  # of the library, a mapping of hyperparameters or "parameter"
 Start = Callable[[jax.Array], jax.Array]
 
 _FAMILIES = {
@@ -61,6 +62,7 @@ def draw(name: str, prior: Prior, *families: str, **sizes: int) -> jax.Array:
     jax.Array
         The factor, of shape ``tuple(sizes.values())``.
     """
+    prior = hyperparameters_of(prior, tuple(sizes.values()))
     if family(prior) not in families:
         raise ValueError(f"{name} of this model must be {' or '.join(families)}, got {prior!r}")
     if isinstance(prior, str):
@@ -85,6 +87,11 @@ def draw(name: str, prior: Prior, *families: str, **sizes: int) -> jax.Array:
     return _gamma(name, prior["shape"], prior["rate"], sizes)
 
 
+def hyperparameters_of(prior: Prior, size: tuple[int, ...]) -> Any:
+    """Return a prior of the library, for a factor of this size, as a mapping; mappings and words as they are."""
+    return prior.program_parameters(size) if hasattr(prior, "program_parameters") else prior
+
+
 def family(prior: Prior) -> str | None:
     """Return the name of a prior's family, or None if its keys match no family."""
     keys = frozenset([prior] if isinstance(prior, str) else prior)
@@ -98,6 +105,7 @@ def free(name: str, prior: Prior, shape: tuple[int, ...]) -> Prior:
     ``scale_shape`` and ``scale_rate``; each has one number for every element of its site. Those of shared rates are
     ``rate_of_{name}_shape`` and ``rate_of_{name}_rate``.
     """
+    prior = hyperparameters_of(prior, shape)
     if isinstance(prior, str):
         return prior
     if "known" in prior:

@@ -19,7 +19,7 @@ from jax.scipy.special import gammaln
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
-from .entries import Observed, Triplets, as_observation, rates_at, row_totals, total_exposed
+from .entries import Observed, Triplets, as_observation, rates_at, row_totals, size_of, total_exposed
 
 
 def with_exposures(
@@ -229,7 +229,7 @@ def poisson_product(
 
         Parameters
         ----------
-        counts : array (n, m), Triplets or None
+        counts : array, SciPy sparse matrix or `bayesnmf.Counts` (n, m), Triplets or None
             None to simulate.
         totals : array (n,), optional
             Row totals N_i to simulate under; they do not enter the density.
@@ -240,13 +240,16 @@ def poisson_product(
         observed : Observed, optional
             Which entries are observed; `counts` are 0 at the others.
         **given
-            What ``factors`` takes: size, rank, and hyperparameters of loadings and components.
+            What ``factors`` takes: rank, the priors of loadings and components, and size (n, m), by default that of
+            the counts.
 
         Returns
         -------
         counts, given or drawn
         """
-        theta, beta = with_exposures(factors(**given), row_exposure, feature_exposure)
+        size = size_of(counts, given.pop("size", None))
+        theta, beta = with_exposures(factors(size=size, **given), row_exposure, feature_exposure)
+        counts = None if counts is None else as_observation(counts)
         dims = {"event_dims": ["row", "feature"]}
         noisy: dist.Distribution = PoissonProduct(theta, beta, totals, observed, given_totals)
         if dispersion is not None:

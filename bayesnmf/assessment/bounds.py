@@ -10,18 +10,16 @@ import numpy as np
 from bayesnmf.assessment.checks import check_draws_of_bound
 from bayesnmf.checks import check_count, check_method
 from bayesnmf.data.probabilities import log_likelihood, log_likelihood_of_shares
-from bayesnmf.fitting.problems import point_or_mean_field
+from bayesnmf.fitting.problems import mean_field_of_fit
 from bayesnmf.inference.blocked.passes import Pass, pass_over_rows
 from bayesnmf.inference.group_means import sums_of_means
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sides import Where, allocate, objective
-from bayesnmf.inference.starts.states import given_state
 from bayesnmf.noise.poisson import POISSON
-from bayesnmf.options import VI, methods_with
+from bayesnmf.options import methods_with
 from bayesnmf.priors import matrix
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_fit
-from bayesnmf.results.estimates import VariationalPosterior
 from bayesnmf.results.record import FitRecord
 
 
@@ -36,9 +34,7 @@ def state_of_fit(fit: FitRecord) -> tuple[Problem, State]:
     """Return the q of a vi or svi fit as a state of coordinate ascent, in float64; loadings on disk stay in files."""
     check_fit(fit)
     check_method(fit.method, methods_with("mean field"), "an evidence lower bound")
-    q: VariationalPosterior = fit.posterior  # type: ignore[assignment]
-    problem = point_or_mean_field(fit.working_counts.as_type(np.float64), VI(priors=fit.priors))
-    return problem, given_state(problem, q.loadings, fit.components if q.components is None else q.components)
+    return mean_field_of_fit(fit)
 
 
 def elbo_augmented(fit: FitRecord) -> float:

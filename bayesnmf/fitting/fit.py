@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from bayesnmf.fitting.job import Job, ProgressReport, completed_options, progres
 from bayesnmf.fitting.known import NOTHING, RANK, Beforehand, given_of, with_given_names
 from bayesnmf.fitting.noisy import run_with_batch, run_with_noise
 from bayesnmf.fitting.problems import with_own_start
+from bayesnmf.fitting.recognition import check_not_stated, recognise
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import METHODS, Options, options_of
@@ -41,7 +43,7 @@ from bayesnmf.types import MethodName, ModelName, NoiseName
 @explains_names
 def fit(
     counts: Any,
-    model: ModelName | int = "gamma_poisson",
+    model: ModelName | int | Callable[..., Any] = "gamma_poisson",
     rank: int | None = None,
     method: MethodName = "vi",
     *,
@@ -72,7 +74,8 @@ def fit(
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
         Nonnegative counts with samples in rows, whole for gibbs and smc; or a mapping of names to several, or MuData.
     model : {"poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"}
-        Name of the model (`bayesnmf.priors.specification`); a whole number here is the rank.
+        Name of the model (`bayesnmf.priors.specification`); a whole number here is the rank. Or a NumPyro program of
+        the counts, which states rank, priors, noise and exposures itself (docs/programs.md).
     rank : int, optional
         Number of components, K; by default that of `fixed_components`, or without them 10, or that of `seeds` if more.
     method : {"map", "vi", "gibbs", "nuts", "smc", "svi", "bld"}
@@ -139,6 +142,10 @@ def fit(
     >>> fit.loadings.shape, fit.components.shape
     ((4, 2), (2, 3))
     """
+    program = model if callable(model) else None
+    if program is not None:
+        check_not_stated(locals(), options)
+        model = "gamma_poisson"  # until its counts are read
     model, rank = model_and_rank(model, rank)
     method, asked = check_choice(method, "method", METHODS), _asked(noise)
     (rank, given), options = _given(rank, fixed_components, seeds), options_of(method, options)
@@ -146,6 +153,13 @@ def fit(
     with progress_context(progress) as report:
         data, entries = _read(counts, options, weights, observed, missing, layer, feature_labels, report)
         own = noise_of_matrices(asked, data) if is_of_matrices(asked, data) else asked
+        sites = None
+        if program is not None:
+            stated = recognise(program, data)
+            model, rank, own, sites = stated.model, stated.rank, stated.noise, stated.names
+            options = replace(options, priors=stated.priors)
+            row_exposure, feature_exposure = stated.row_exposure, stated.feature_exposure
+            entries = (None, stated.observed, None)
         if row_names is not None or feature_names is not None:
             data = with_names(data, row_names, feature_names)
         if row_exposure is not None or feature_exposure is not None:
@@ -161,7 +175,7 @@ def fit(
             check_intervals(options, data, rank)
         job = Job(data, model, rank, method, seed, with_own_start(options, data), report, own)
         record = _run(job, kept, given.names)
-    return warn_of(Fit.of(record), stacklevel=4)
+    return warn_of(Fit.of(record if sites is None else replace(record, sites=sites)), stacklevel=4)
 
 
 def _asked(noise: Any) -> Any:

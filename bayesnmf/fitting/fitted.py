@@ -14,7 +14,7 @@ from bayesnmf.results.readings import Readings
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
-    pass
+    from bayesnmf.fitting.numpyro_bridge import Program
 
 
 class Fit(Readings):
@@ -76,6 +76,8 @@ class Fit(Readings):
         Distribution of the counts around their means, with the dispersion that was estimated.
     batch : FittedBatches or None
         Factors of batches (`batch_factors`): names, shape of the prior, and means (B, m).
+    sites : dict or None
+        Of a fit of a program, the names that its sites have, by "loadings", "components" and "scale".
     reference : Reference or None
         Of a projection: the ``fit`` it was projected onto, and ``totals`` of the rows as given. It is not in files.
 
@@ -178,3 +180,26 @@ class Fit(Readings):
         replicates of the counts (`bayesnmf.fitting.intervals`). Raises ValueError if the fit cannot have what is named.
         """
         return Fit.of(with_intervals(self, intervals, warmup, draws, seed, threads, progress))
+
+    def program(self) -> Program:
+        """Return the fit as a NumPyro program, for NumPyro's own functions: model, guide, arguments and start.
+
+        Its sites are ``loadings``, ``components``, ``scale`` where there is one, and ``counts``. NumPyro works in
+        float32 unless ``jax.config.update("jax_enable_x64", True)`` comes first. Raises ValueError for a fit that no
+        program states: with batches, covariates, quasi-Poisson noise or zero inflation.
+
+        Examples
+        --------
+        >>> import bayesnmf, jax
+        >>> from numpyro.infer import MCMC, NUTS, init_to_value
+        >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
+        >>> program = fit.program()
+        >>> kernel = NUTS(program.model, init_strategy=init_to_value(values=program.start))
+        >>> mcmc = MCMC(kernel, num_warmup=5, num_samples=5, progress_bar=False)
+        >>> mcmc.run(jax.random.key(0), **program.arguments)
+        >>> mcmc.get_samples()["components"].shape
+        (5, 2, 3)
+        """
+        from bayesnmf.fitting.numpyro_bridge import program_of
+
+        return program_of(self)

@@ -1,21 +1,88 @@
-"""Convert between the library and its NumPyro programs: arguments, sites and guide parameters."""
+"""Convert between the library and its NumPyro programs: arguments, sites and guide parameters, or all of a fit."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.problems import mean_field_of_fit
 from bayesnmf.inference.problem import Problem, State
+from bayesnmf.options import METHODS
+from bayesnmf.options.combinations import check_together
+from bayesnmf.options.rules import Request
 from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.specification import PARAMETER
-from bayesnmf.priors.values import separate_scale
+from bayesnmf.priors.values import Value, attach_scale, separate_scale
+from bayesnmf.results.checks import check_fit
+from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
 
 DENSE_ENTRIES = 2_000_000
 INTERIOR = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A fit as a NumPyro program: what NumPyro's own functions take; `Fit.program` returns it.
+
+    Attributes
+    ----------
+    model : callable
+        The model, with the allocations summed out.
+    guide : callable
+        The mean field in the closed-form family, for SVI.
+    arguments : dict
+        Keywords of both: counts, size, rank, the priors' hyperparameters, and any exposures, dispersion and mask.
+    start : dict of ndarray
+        Values of the model's sites at the fit, by name, moved slightly away from the boundary, for
+        ``numpyro.infer.init_to_value``.
+    parameters : dict of ndarray
+        Parameters of the guide at the fit's q, by name, for SVI; of other fits none.
+
+    See Also
+    --------
+    Fit.program : which returns it, with an example.
+    """
+
+    model: Callable[..., Any]
+    guide: Callable[..., Any]
+    arguments: dict[str, Any]
+    start: dict[str, Array]
+    parameters: dict[str, Array]
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(self.arguments)
+        return f"<bayesnmf program of sites {', '.join(self.start)}; its arguments: {arguments}>"
+
+
+def program_of(fit: FitRecord) -> Program:
+    """Return a fit as a NumPyro program; see `bayesnmf.Fit.program`."""
+    check_fit(fit)
+    mean_field = fit.estimate.kind == "mean field"
+    method = "svi" if mean_field or fit.priors.components == PARAMETER else "nuts"
+    options = METHODS[method].options(priors=fit.priors)
+    try:
+        check_together(Request(fit.model, method, fit.priors, options, fit.noise, fit.counts, fit.rank))
+    except ValueError as error:
+        raise ValueError(f"fit.program() needs what method={method!r} needs: {error}") from error
+    module, counts = load_program(fit.model), fit.working_counts.as_type(np.float64)
+    value = attach_scale(fit.loadings.astype(np.float64), fit.scale)
+    parameters: dict[str, Array] = {}
+    if mean_field:
+        problem, state = mean_field_of_fit(fit)
+        parameters = guide_parameters(state, problem)
+    return Program(
+        module.program,
+        module.guide,
+        program_arguments(counts, fit.rank, fit.priors),
+        sites_of(value, fit.components.astype(np.float64), fit.priors),
+        parameters,
+    )
 
 
 def load_program(model: str) -> Any:
@@ -57,12 +124,14 @@ def hyperparameters(prior: Any, size: tuple[int, int]) -> Any:
     return PARAMETER if prior == PARAMETER else prior.program_parameters(size)
 
 
-def sites_of(state: State, priors: Priors) -> dict[str, Array]:
-    """Return the values of a state by site, moved slightly away from the boundary, where NUTS cannot start."""
-    loadings, scale = separate_scale(state.loadings.value)
-    values = {"components": move_inside(state.components.matrix), "loadings": move_inside(loadings)}
+def sites_of(value: Value, components: Array, priors: Priors) -> dict[str, Array]:
+    """Return values of loadings and components by site, moved slightly away from the boundary, where no NUTS starts."""
+    loadings, scale = separate_scale(value)
+    values = {"components": move_inside(components), "loadings": move_inside(loadings)}
     sites: dict[str, Array] = {}
     for side, prior in vars(priors).items():
+        if prior == PARAMETER:
+            continue
         site = prior.sites_of_value(values[side])
         sites |= ({side: site} if site.size else {}) | prior.sites_of_shared(side, values[side])
     return sites if scale is None else {**sites, "scale": move_inside(scale[:, None])[:, 0]}

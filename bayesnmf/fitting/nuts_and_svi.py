@@ -45,7 +45,7 @@ def fit_nuts(job: Job) -> FitRecord:
     """Run NUTS on the model's program, from a draw of the closed-form posterior for each chain."""
     priors, options = job.options.priors, job.options
     doubles = replace(job, counts=counts_in_float64(job.counts))
-    values = [sites_of(state, priors) for state in chain_starts(doubles)[0]]
+    values = [sites_of(state.loadings.value, state.components.matrix, priors) for state in chain_starts(doubles)[0]]
     stacked = {name: np.stack([value[name] for value in values]) for name in values[0]}
     simplex = {side for side, prior in vars(priors).items() if prior.support != "positive"}
     with jax.enable_x64(options.dtype == "float64"):

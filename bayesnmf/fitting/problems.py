@@ -125,3 +125,10 @@ def _check_given(given: Given, prior: Any, name: str, size: tuple[int, int]) -> 
     if prior.support == "simplex":
         check_on_simplex(factor, name)
     return factor
+
+
+def mean_field_of_fit(fit: FitRecord) -> tuple[Problem, State]:
+    """Return the q of a vi or svi fit as a state of coordinate ascent, in float64; loadings on disk stay in files."""
+    q: Any = fit.estimate
+    problem = point_or_mean_field(fit.working_counts.as_type(np.float64), VI(priors=fit.priors))
+    return problem, given_state(problem, q.loadings, fit.components if q.components is None else q.components)

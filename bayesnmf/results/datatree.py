@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -148,7 +149,15 @@ def to_datatree(
     coords = _coordinates(part, number, features)
     groups = {"posterior": _posterior_group(part, values, features), **_trace_group(traced, number)}
     tree = _tree(fit, {**groups, **_groups_of_part(part, values, features, asked, coords)}, coords, thinned)
+    if fit.sites is not None:
+        tree = tree.map_over_datasets(partial(_by_sites, sites=fit.sites))
     return tree.map_over_datasets(_by_entry) if asked.entries else tree
+
+
+def _by_sites(group: xr.Dataset, sites: Mapping[str, str]) -> xr.Dataset:
+    """Return a group whose variables have the names that the sites of a user's program have."""
+    taken = {*map(str, group.dims), *map(str, group.variables)}
+    return group.rename({ours: own for ours, own in sites.items() if ours in group and own not in taken})
 
 
 def _thinned(number: tuple[int, int], size: int) -> tuple[tuple[int, int], dict[str, Any]]:

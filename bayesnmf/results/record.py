@@ -70,6 +70,7 @@ class FitRecord:
     noise: Noise = POISSON
     estimate: Point | VariationalPosterior | Draws = field(default_factory=Point)
     batch: FittedBatches | None = None
+    sites: dict[str, str] | None = None
     reference: Reference | None = field(default=None, metadata={"saved": False})  # of a projection
 
     def __post_init__(self) -> None:

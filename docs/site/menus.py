@@ -27,6 +27,7 @@ GUIDES = {
     "Bring your counts": ("input", "on_disk", "several"),
     "Fit them": (
         "algorithms",
+        "programs",
         "combinations",
         "noise",
         "batches",

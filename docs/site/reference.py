@@ -98,9 +98,10 @@ GROUPS = {
     ),
     "programs": Group(
         "NumPyro programs",
-        "Every model as a NumPyro program, which imports nothing from the rest of the package. Each module of a model "
-        "has the same five functions: `program`, `guide`, `augmented`, `augmented_guide`, `augmented_bound`; "
-        ":doc:`the pages of the models </models>` show their files.",
+        "Every model as a NumPyro program, which imports nothing from the rest of the package: `bayesnmf.models` has "
+        "`poisson`, `gamma_poisson`, `dirichlet_poisson`, `dirichlet_gamma` and `hierarchical_poisson`, and each of "
+        "these `program`, `guide`, `augmented`, `augmented_guide` and `augmented_bound`. :doc:`The models as programs "
+        "</programs>` runs them; :doc:`the pages of the models </models>` show their files.",
         ("models",),
     ),
 }  # fmt: skip

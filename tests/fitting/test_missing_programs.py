@@ -70,7 +70,7 @@ def test_bounds_with_allocations_are_below_the_program(model):
     fit = bayesnmf.fit(COUNTS, model, K, "vi", seed=0, observed=SEEN)
     problem, module = point_or_mean_field(fit.counts, fit.options), load_program(model)
     state = start_state(problem, fit, K, np.random.default_rng(0))
-    values = sites_of(state, fit.priors) | guide_parameters(state, problem)
+    values = sites_of(state.loadings.value, state.components.matrix, fit.priors) | guide_parameters(state, problem)
     gaps = []
     with jax.enable_x64(True):
         for counts in (fit.counts, fit.counts.with_mask(None)):

@@ -1,0 +1,457 @@
+"""Recognise a NumPyro program that somebody wrote as a model with closed forms.
+
+A program is a function of the counts X (n, m) that samples its factors and observes the counts once. It is traced, and
+evaluated at random values of its factors, in float64:
+
+- the mean of the counts must be E_ij (U V)_ij, where U (n, K) and V (K, m) are sites or their transposes, U perhaps
+  times a site of one number for each row, and exposures E = r cᵀ must be the same at all values;
+- factors must have Gamma, Exponential or Dirichlet distributions with the same parameters at all values;
+- counts must be Poisson, multinomial given their totals, negative binomial or zero-inflated, with parameters that are
+  the same at all values, for all entries, each row or each feature. So must be a mask of the observed entries.
+
+The log joint is then that of the named model, up to what depends on the counts alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import permutations, product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayesnmf.checks import check_size
+from bayesnmf.data.counts import Counts
+from bayesnmf.needs import needed_for
+from bayesnmf.noise.abilities import Noise
+from bayesnmf.noise.negative_binomial import NegativeBinomial
+from bayesnmf.noise.poisson import POISSON
+from bayesnmf.noise.zero_inflated import ZeroInflated
+from bayesnmf.options import Options
+from bayesnmf.priors import Dirichlet, Gamma, Priors, ScaledDirichlet
+from bayesnmf.priors.specification import PARAMETER
+from bayesnmf.types import Array
+
+LARGEST_MEANS = 2**30  # bytes of the means of all entries, of which a program has several
+POINTS = 4  # random values of the factors
+STATED = ("rank", "fixed_components", "seeds", "formula", "covariates", "observed", "missing", "weights", "batch",
+          "row_exposure", "feature_exposure")  # fmt: skip
+CLOSE = 1e-9  # relative difference of numbers that count as equal
+
+
+class Recognised(NamedTuple):
+    """What a program states: the arguments of `bayesnmf.fit` that say the same.
+
+    `names` are those of the sites of "loadings", "components" and, if there is one, "scale".
+    """
+
+    model: str
+    rank: int
+    priors: Priors
+    noise: Noise
+    row_exposure: Array | None
+    feature_exposure: Array | None
+    observed: Array | None
+    names: dict[str, str]
+
+
+def check_not_stated(arguments: Mapping[str, Any], options: Options | None) -> None:
+    """Refuse arguments of `bayesnmf.fit` that say what a program says itself."""
+    given = [name for name in STATED if arguments[name] is not None]
+    given += ["noise"] * (arguments["noise"] != "poisson")
+    if options is not None and any(each is not None for each in vars(options.priors).values()):
+        given.append("options.priors")
+    if given:
+        raise ValueError(
+            f"a program as the model states {given[0]} itself: found {given[0]} beside it; write it into the program, "
+            "or fit a model by its name"
+        )
+
+
+def recognise(program: Callable[..., Any], counts: Counts) -> Recognised:
+    """Return what a program of these counts states, as arguments of `bayesnmf.fit`; refuse others, with the reason.
+
+    Raises
+    ------
+    ValueError
+        A program that is no product of two factors with conjugate priors, or whose counts are not these.
+    """
+    with needed_for("a program as the model"):
+        import jax
+    n, m = counts.shape
+    if not counts.rows_held or getattr(counts, "matrices", None) is not None or counts.mask is not None:
+        raise _unfit(
+            "the counts are on disk, several matrices, or miss entries",
+            "give one matrix in memory, and hide entries by numpyro.handlers.mask",
+        )
+    check_size(8 * n * m, LARGEST_MEANS, "the means of all entries, which a program states one by one,",
+               "fit the model by its name")  # fmt: skip
+    values = counts.matrix.toarray()
+    whole = values.astype(np.int64)
+    with jax.enable_x64(True):
+        traced = _Traced(program, whole if np.array_equal(whole, values) else values)
+        return _recognised(traced)
+
+
+class _Site(NamedTuple):
+    """A factor of a program: its name, shape and family, which is "Gamma", "Dirichlet" or "parameter"."""
+
+    name: str
+    shape: tuple[int, ...]
+    family: str
+
+
+class _Evaluated(NamedTuple):
+    """A program at values of its factors: means (n, m) and what else the counts have, and parameters of the priors."""
+
+    kind: str
+    mean: Array
+    parameters: dict[str, Array]
+    mask: Array
+    priors: dict[str, dict[str, Array]]
+
+
+class _Roles(NamedTuple):
+    """Which sites are the factors, and whether they are transposed; exposures (n, m) of the entries."""
+
+    loadings: str
+    components: str
+    transposed: tuple[bool, ...]
+    scale: str | None
+    exposure: Array
+
+
+@dataclass(frozen=True)
+class _Traced:
+    """A program of given counts, as a function of the values of its sites."""
+
+    program: Callable[..., Any]
+    counts: Array
+
+    def sites(self, values: dict[str, Array]) -> dict[str, Any]:
+        """Return the sites of the program where sites have these values."""
+        import jax.numpy as jnp
+        from numpyro import handlers
+
+        given = {name: jnp.asarray(value) for name, value in values.items()}
+        model = handlers.substitute(handlers.seed(self.program, 0), given)
+        try:
+            return dict(handlers.trace(model).get_trace(jnp.asarray(self.counts)))
+        except TypeError as error:
+            raise TypeError(
+                f"model must be a NumPyro program of the counts alone: it raised {error}; give its other arguments "
+                "before, as by functools.partial"
+            ) from error
+
+    def factors(self) -> list[_Site]:
+        """Return the factors of the program; refuse what no model has beside two factors and the counts."""
+        import numpyro.distributions as dist
+
+        found, seen = [], []
+        for name, site in self.sites({}).items():
+            if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
+                raise _unfit(f"it takes a subsample in the plate {name!r}", "leave subsample_size out")
+            if site["type"] == "param":
+                found.append(_Site(name, np.shape(site["value"]), _family_of_parameter(site)))
+            if site["type"] != "sample":
+                continue
+            if site["scale"] is not None:
+                raise _unfit(f"the log density of {name!r} is scaled", "leave numpyro.handlers.scale out")
+            if site["is_observed"]:
+                seen.append(name)
+                continue
+            prior = _bare(site["fn"])[0]
+            if not isinstance(prior, dist.Gamma | dist.Exponential | dist.Dirichlet):
+                raise _unfit(
+                    f"the prior {type(prior).__name__} of {name!r} is not conjugate to Poisson counts",
+                    "use Gamma, Exponential or Dirichlet, or run NumPyro's own NUTS",
+                )
+            family = "Dirichlet" if isinstance(prior, dist.Dirichlet) else "Gamma"
+            found.append(_Site(name, np.shape(site["value"]), family))
+        if len(seen) != 1:
+            raise _unfit(
+                f"it observes {_named(seen)}, and factors count as observed", "observe the counts, and no more"
+            )
+        if len(found) not in (2, 3):
+            raise _unfit(
+                f"it samples {_named([each.name for each in found])}",
+                "sample two factors, and perhaps a scale for each row",
+            )
+        return found
+
+    def at(self, values: dict[str, Array]) -> _Evaluated:
+        """Return the program at values of all its factors."""
+        sites = self.sites(values)
+        (seen,) = [each for each in sites.values() if each["type"] == "sample" and each["is_observed"]]
+        priors = {name: _parameters_of(name, sites[name]) for name in values if sites[name]["type"] == "sample"}
+        value, (fn, mask) = np.asarray(seen["value"]), _bare(seen["fn"])
+        transposed = value.shape != self.counts.shape or not np.array_equal(value, self.counts)
+        if transposed and not np.array_equal(value.T, self.counts):
+            raise _unfit(
+                f"{seen['name']!r} observes other numbers than the counts",
+                "observe the argument of the program as it is",
+            )
+        kind, mean, parameters = _likelihood(seen["name"], fn, value)
+        if transposed and kind == "multinomial":
+            raise _unfit("totals of features are given", "let rows of the counts be the samples whose totals are given")
+        if kind == "multinomial" and mask.ndim == 1:
+            mask = mask[:, None]
+
+        def whole(array: Array) -> Array:
+            full = np.broadcast_to(array, value.shape)
+            return full.T if transposed else full
+
+        parameters = {name: whole(each) for name, each in parameters.items()}
+        return _Evaluated(kind, whole(mean), parameters, whole(mask), priors)
+
+
+def _recognised(traced: _Traced) -> Recognised:
+    """Return what a traced program states."""
+    factors, rng = traced.factors(), np.random.default_rng(0)
+    points = [{each.name: _value_of(each, rng) for each in factors} for _ in range(POINTS)]
+    found = [traced.at(point) for point in points]
+    first = found[0]
+    for name, parameters in first.priors.items():
+        for word, value in parameters.items():
+            if not all(_equal(each.priors[name][word], value) for each in found):
+                raise _unfit(f"the {word} of the prior of {name!r} depends on other sites", "give it as a number")
+    if not all(np.array_equal(each.mask, first.mask) for each in found):
+        raise _unfit("which entries are masked depends on the factors", "mask the same entries always")
+    roles = _roles(factors, points, [each.mean for each in found], traced.counts.shape)
+    families = {each.name: each.family for each in factors}
+    noise = _noise(found)
+    model, priors = _model(roles, families, first.priors)
+    rows, features = _exposures(roles.exposure)
+    observed = None if first.mask.all() else first.mask
+    if model == "dirichlet_poisson":
+        if features is not None or noise != POISSON or observed is not None:
+            raise _unfit(
+                f"{roles.loadings!r} are proportions, without a scale, and totals of rows depend on them",
+                f"multiply {roles.loadings!r} by a Gamma site for each row",
+            )
+        rows = None  # the totals' probability has no factors in it
+    elif first.kind == "multinomial":
+        raise _unfit(f"totals are given, and {roles.loadings!r} have a scale", "let them have a Dirichlet prior")
+    names = {"loadings": roles.loadings, "components": roles.components}
+    names |= {} if roles.scale is None else {"scale": roles.scale}
+    rank = points[0][roles.components].shape[1 if roles.transposed[1] else 0]
+    return Recognised(model, rank, priors, noise, rows, features, observed, names)
+
+
+def _likelihood(name: str, fn: Any, value: Array) -> tuple[str, Array, dict[str, Array]]:
+    """Return the kind of the counts' distribution, its mean, or probabilities, and its other parameters."""
+    import numpyro.distributions as dist
+    from numpyro.distributions.discrete import ZeroInflatedProbs
+
+    if isinstance(fn, dist.MultinomialProbs | dist.MultinomialLogits):
+        if not np.array_equal(np.broadcast_to(fn.total_count, value.shape[:-1]), value.sum(axis=-1)):
+            raise _unfit(f"total_count of {name!r} is not the total of each row", "give the totals of the counts")
+        return "multinomial", np.asarray(fn.probs), {}
+    if isinstance(fn, dist.GammaPoisson):
+        size, rate = np.asarray(fn.concentration), np.asarray(fn.rate)
+        return "negative binomial", size / rate, {"concentration": size, "rate": rate}
+    gate = {}
+    if isinstance(fn, ZeroInflatedProbs):
+        gate, fn = {"gate": np.asarray(fn.gate)}, fn.base_dist
+    if not isinstance(fn, dist.Poisson):
+        raise _unfit(
+            f"{name!r} is {type(fn).__name__}",
+            "let counts be Poisson, multinomial, negative binomial or zero-inflated Poisson",
+        )
+    return "zero-inflated" if gate else "poisson", np.asarray(fn.rate), gate
+
+
+def _noise(found: list[_Evaluated]) -> Noise:
+    """Return the noise of the counts; refuse one that depends on the factors."""
+    first = found[0]
+    fixed = {word for word, value in first.parameters.items()
+             if all(_equal(each.parameters[word], value) for each in found)}  # fmt: skip
+    if not first.parameters:
+        return POISSON
+    if "gate" in fixed:
+        share, by = _whose(first.parameters["gate"])
+        return ZeroInflated(share, by)
+    if "concentration" in fixed:
+        return NegativeBinomial("quadratic", *_whose(1 / first.parameters["concentration"]))
+    if "rate" in fixed:
+        return NegativeBinomial("linear", *_whose(1 / first.parameters["rate"]))
+    raise _unfit(
+        "the dispersion of the counts depends on the factors or on other sites",
+        "give it as a number, or learn it: bayesnmf.fit(counts, rank=…, noise='nb2')",
+    )
+
+
+def _whose(values: Array) -> tuple[Any, Any]:
+    """Return one number, or those of each row or feature, with the word for whose they are."""
+    if _equal(values, values[:1, :1]):
+        return float(values[0, 0]), None
+    if _equal(values, values[:, :1]):
+        return values[:, 0].copy(), "row"
+    if _equal(values, values[:1]):
+        return values[0].copy(), "feature"
+    raise _unfit("each entry has a parameter of its own", "give one for all entries, for each row or for each feature")
+
+
+def _roles(factors: list[_Site], points: list[dict[str, Array]], means: list[Array], size: tuple[int, int]) -> _Roles:
+    """Return the sites whose product the means (n, m) are, at all points; refuse a program without any."""
+    fault = "the mean of the counts is not the product of two factors, times exposures"
+    for role in _possible(factors, size):
+        values = [_product(role, point) for point in points]
+        if not all(np.all(each > 0) for each in values):
+            continue
+        ratios = [mean / each for mean, each in zip(means, values, strict=True)]
+        if not all(_equal(each, ratios[0]) for each in ratios):
+            continue
+        exposure = ratios[0]
+        if not np.all(exposure > 0):
+            fault = "some entries have a mean of 0 whatever the factors are"
+            continue
+        if not _equal(exposure, exposure[:, :1] * (exposure[:1] / exposure[0, 0])):
+            fault = "exposures of entries are no product of those of rows and features"
+            continue
+        wrong = _over_wrong_axis(role, factors)
+        if wrong is None:
+            return role._replace(exposure=exposure)
+        fault = f"{wrong!r} have a Dirichlet prior over the wrong axis: a model has one over the components of each " \
+                "row, and over the features of each component"  # fmt: skip
+    raise _unfit(fault, "multiply a factor (n, K) by one of (K, m), and hide entries by numpyro.handlers.mask")
+
+
+def _possible(factors: list[_Site], size: tuple[int, int]) -> Iterator[_Roles]:
+    """Yield the roles that shapes and families allow."""
+    n, m = size
+    none = np.empty(0)
+    for order in permutations(factors):
+        left, right, *more = order
+        if more and (more[0].family != "Gamma" or left.family != "Dirichlet" or more[0].shape not in ((n,), (n, 1))):
+            continue
+        if len(left.shape) != 2 or len(right.shape) != 2 or "parameter" in (left.family, *(e.family for e in more)):
+            continue
+        for transposed in product((False, True), repeat=2):
+            (rows, rank), (other, features) = (
+                site.shape[::-1] if turned else site.shape
+                for site, turned in zip((left, right), transposed, strict=True)
+            )
+            if (rows, features) == (n, m) and rank == other:
+                yield _Roles(left.name, right.name, transposed, more[0].name if more else None, none)
+
+
+def _product(role: _Roles, point: dict[str, Array]) -> Array:
+    """Return the product of the factors at a point, (n, m)."""
+    left, right = point[role.loadings], point[role.components]
+    left, right = left.T if role.transposed[0] else left, right.T if role.transposed[1] else right
+    return (left if role.scale is None else left * point[role.scale].reshape(-1, 1)) @ right
+
+
+def _over_wrong_axis(role: _Roles, factors: list[_Site]) -> str | None:
+    """Return the name of a factor whose Dirichlet prior is over the rows, or over the components of a feature."""
+    on_simplex = {each.name for each in factors if each.family != "Gamma"}
+    for name, turned in zip((role.loadings, role.components), role.transposed, strict=True):
+        if turned and name in on_simplex:
+            return name
+    return None
+
+
+def _model(role: _Roles, families: dict[str, str], parameters: dict[str, dict[str, Array]]) -> tuple[str, Priors]:
+    """Return the model that has these priors, and them."""
+
+    def prior(name: str, turned: bool) -> Any:
+        if families[name] == "parameter":
+            return PARAMETER
+        own = {word: _smallest(value.T if turned else value) for word, value in parameters[name].items()}
+        return Dirichlet(**own) if families[name] == "Dirichlet" else Gamma(**own)
+
+    loadings, components = map(prior, (role.loadings, role.components), role.transposed)
+    if families[role.loadings] == "Gamma":
+        return "gamma_poisson", Priors(loadings, components)
+    if families[role.components] == "Gamma":
+        raise _unfit(
+            f"no model has proportions ({role.loadings!r}) as loadings of Gamma components ({role.components!r})",
+            f"let {role.components!r} have a Dirichlet prior",
+        )
+    if role.scale is None:
+        return "dirichlet_poisson", Priors(loadings, components)
+    scale = {word: _smallest(value.reshape(-1, 1)) for word, value in parameters[role.scale].items()}
+    return "dirichlet_gamma", Priors(ScaledDirichlet(loadings.concentration, **scale), components)
+
+
+def _exposures(exposure: Array) -> tuple[Array | None, Array | None]:
+    """Return the exposures of rows (n,) and features (m,) whose product these are; None where all are 1."""
+    rows, features = exposure[:, 0].copy(), exposure[0] / exposure[0, 0]
+    if _equal(features, 1.0):
+        return (None if _equal(rows, 1.0) else rows), None
+    if _equal(rows, rows[0]):
+        return None, exposure[0].copy()
+    return rows, features
+
+
+def _bare(fn: Any) -> tuple[Any, Array]:
+    """Return a distribution without its event dimensions, expansion and masks, and the mask."""
+    import numpyro.distributions as dist
+
+    mask = np.ones((), bool)
+    while isinstance(fn, dist.Independent | dist.ExpandedDistribution | dist.MaskedDistribution):
+        if isinstance(fn, dist.MaskedDistribution):
+            mask = mask & np.asarray(fn._mask)
+        fn = fn.base_dist
+    return fn, mask
+
+
+def _parameters_of(name: str, site: dict[str, Any]) -> dict[str, Array]:
+    """Return the parameters of the prior of a factor by our names, of the shape of the factor."""
+    import numpyro.distributions as dist
+
+    prior, mask = _bare(site["fn"])
+    if not mask.all():
+        raise _unfit(f"the prior of {name!r} is masked", "mask the counts alone")
+    if isinstance(prior, dist.Dirichlet):
+        found = {"concentration": prior.concentration}
+    elif isinstance(prior, dist.Exponential):
+        found = {"shape": 1.0, "rate": prior.rate}
+    else:
+        found = {"shape": prior.concentration, "rate": prior.rate}
+    shape = np.shape(site["value"])
+    return {word: np.broadcast_to(np.asarray(value, np.float64), shape) for word, value in found.items()}
+
+
+def _family_of_parameter(site: dict[str, Any]) -> str:
+    """Return the family of a `numpyro.param`; refuse one that is not on the simplex."""
+    from numpyro.distributions import constraints
+
+    if site["kwargs"].get("constraint") is not constraints.simplex:
+        raise _unfit(
+            f"the parameter {site['name']!r} is not on the simplex",
+            "give it constraint=constraints.simplex, or a prior",
+        )
+    return "parameter"
+
+
+def _value_of(site: _Site, rng: np.random.Generator) -> Array:
+    """Return a random value of a factor, of a random size if it is not on the simplex."""
+    if site.family == "Gamma":
+        return rng.gamma(1.0, size=site.shape) * 10 ** rng.uniform(-3, 1)
+    return rng.dirichlet(np.ones(site.shape[-1]), site.shape[:-1])
+
+
+def _smallest(values: Array) -> Any:
+    """Return a number if all values are equal, else one row or one column if they are, else all."""
+    if np.all(values == values[:1, :1]):
+        return float(values[0, 0])
+    if np.all(values == values[:1]):
+        return values[:1].copy()
+    return values[:, :1].copy() if np.all(values == values[:, :1]) else values.copy()
+
+
+def _equal(one: Array, other: Any) -> bool:
+    """Return whether numbers are equal but for rounding, relative to themselves."""
+    return bool(np.allclose(one, other, rtol=CLOSE, atol=0))
+
+
+def _named(names: list[str]) -> str:
+    return ", ".join(map(repr, names)) or "nothing"
+
+
+def _unfit(fault: str, cure: str) -> ValueError:
+    """Return the error that says why a program is no model with closed forms."""
+    return ValueError(f"model must be a program that a closed form fits: {fault}; {cure}")
