@@ -62,13 +62,13 @@ def draw(name: str, prior: Prior, *families: str, **sizes: int) -> jax.Array:
     jax.Array
         The factor, of shape ``tuple(sizes.values())``.
     """
-    prior = hyperparameters_of(prior, tuple(sizes.values()))
-    if family(prior) not in families:
+    stated: Mapping[str, Any] | str = hyperparameters_of(prior, tuple(sizes.values()))
+    if family(stated) not in families:
         raise ValueError(f"{name} of this model must be {' or '.join(families)}, got {prior!r}")
-    if isinstance(prior, str):
+    if isinstance(stated, str):
         start = _near_even(tuple(sizes.values()))
         return numpyro.param(name, start, constraint=constraints.simplex)
-    match prior:
+    match stated:
         case {"known": known, "order": order, **others}:
             (axis, rows), (feature, columns) = sizes.items()
             left = rows - len(known)
@@ -84,7 +84,7 @@ def draw(name: str, prior: Prior, *families: str, **sizes: int) -> jax.Array:
         case {"shape": shape, "rate_shape": rate_shape, "rate_rate": rate_rate, **own}:
             rates = _shared_rates(name, rate_shape, rate_rate, sizes)
             return _gamma(name, shape, own.get("rate", rates), sizes)
-    return _gamma(name, prior["shape"], prior["rate"], sizes)
+    return _gamma(name, stated["shape"], stated["rate"], sizes)
 
 
 def hyperparameters_of(prior: Prior, size: tuple[int, ...]) -> Any:
