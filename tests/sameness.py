@@ -30,6 +30,8 @@ def same(a, b):
     if isinstance(a, np.ndarray):
         kinds = (a.dtype, a.shape) == (b.dtype, b.shape)
         return kinds and (a.tolist() == b.tolist() if a.dtype.kind == "O" else a.tobytes() == b.tobytes())
+    if type(a).__module__.startswith("jax"):
+        return same(np.asarray(a), np.asarray(b))
     if isinstance(a, (tuple, list)):
         return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
     return type(a) is type(b) and (a == b or (a != a and b != b))

@@ -11,6 +11,8 @@ from bayesnmf.checks import as_numbers
 from bayesnmf.data.labels import listed, says_place
 from bayesnmf.options import Start
 from bayesnmf.options.classes import BUDGET
+from bayesnmf.options.combinations import check_together
+from bayesnmf.options.rules import Request
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.checks import check_parameter
 from bayesnmf.priors.specification import PARAMETER, on_simplex
@@ -33,6 +35,14 @@ def check_total(counts: Any) -> None:
             f"counts must have a total of at most {largest:.1g} in {np.dtype(counts.dtype).name}: found {total:.3g}; "
             "leave out rows or features with counts that cannot be right, or divide all counts by a power of ten"
         )
+
+
+def check_has_program(request: Request) -> None:
+    """Refuse a fit that the NumPyro program of its model does not state: what nuts or svi do not fit."""
+    try:
+        check_together(request)
+    except ValueError as error:
+        raise ValueError(f"fit.program() needs what method={request.method!r} needs: {error}") from error
 
 
 def check_no_budget(options: Any, fewest: int, fixed: int) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.checks import check_has_program
 from bayesnmf.fitting.problems import mean_field_of_fit
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.options import METHODS
-from bayesnmf.options.combinations import check_together
 from bayesnmf.options.rules import Request
 from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.specification import PARAMETER
@@ -66,10 +66,7 @@ def program_of(fit: FitRecord) -> Program:
     mean_field = fit.estimate.kind == "mean field"
     method = "svi" if mean_field or fit.priors.components == PARAMETER else "nuts"
     options = METHODS[method].options(priors=fit.priors)
-    try:
-        check_together(Request(fit.model, method, fit.priors, options, fit.noise, fit.counts, fit.rank))
-    except ValueError as error:
-        raise ValueError(f"fit.program() needs what method={method!r} needs: {error}") from error
+    check_has_program(Request(fit.model, method, fit.priors, options, fit.noise, fit.counts, fit.rank))
     module, counts = load_program(fit.model), fit.working_counts.as_type(np.float64)
     value = attach_scale(fit.loadings.astype(np.float64), fit.scale)
     parameters: dict[str, Array] = {}

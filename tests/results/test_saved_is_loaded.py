@@ -289,6 +289,7 @@ DECLINED = {
     "matrices": "fit must be of several matrices",
     "matrix": "fit must be of several matrices",
     "predicted_shares": "covariates",
+    "program": r"fit\.program\(\) needs what method='(nuts|svi)' needs",
     "project": "row_exposure|batch|covariates|features",
     "transform": "row_exposure|batch|covariates|features",
     "sample_posterior": "has no posterior",
