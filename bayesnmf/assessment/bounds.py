@@ -12,7 +12,7 @@ from bayesnmf.checks import check_count, check_method
 from bayesnmf.data.probabilities import log_likelihood, log_likelihood_of_shares
 from bayesnmf.fitting.problems import mean_field_of_fit
 from bayesnmf.inference.blocked.passes import Pass, pass_over_rows
-from bayesnmf.inference.group_means import sums_of_means
+from bayesnmf.inference.batch_factors import sums_of_means
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sides import Where, allocate, objective
 from bayesnmf.noise.poisson import POISSON
@@ -106,5 +106,5 @@ def _loglik_of_draw(fit: FitRecord, problem: Problem, state: State, rng: np.rand
     found = pass_over_rows(problem, state, add, Pass(writes=False))[0].more
     whole: Any = problem.counts
     if whole.has_factors:
-        return float(whole.log_of_means(found[:-1].reshape(whole.rated.shape)) + float(found[-1]))
+        return float(whole.log_of_means(found[:-1].reshape(whole.of_batches.shape)) + float(found[-1]))
     return float(found)

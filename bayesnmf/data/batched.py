@@ -1,67 +1,114 @@
-"""Counts in batches, as the routines for Poisson counts see them.
+"""Counts in batches, as the routines for Poisson counts see them, around counts with any noise.
 
-Given the factors b_gj of batches and features, everything is Poisson with the exposure r_i c_j b_g(i)j of an entry.
-This is written as for counts whose entries have rates (`bayesnmf.data.rated`): the exposure r_i C_g of a row, with the
-largest factor C_g of its batch, of which its entries lack the shares 1 − b_gj / C_g. Given loadings and components, a
-factor is Gamma(a + x_gj, a + R_gj), for the counts x_gj of the batch and their mean R_gj without factors: so with the
-factors integrated out, x_gj is negative binomial with mean R_gj and the dispersion 1/a of quadratic variance.
+Given the factors b_gj of batches and features, the counts of an entry have the mean b_g(i)j times what they would have,
+whatever their noise. So factors multiply the exposures of the counts inside: those of rows, e_i, become e_i C_g with
+the largest factor C_g of a batch, of which its entries lack the shares 1 − b_gj / C_g beside what they lack already.
+
+Given loadings, components, and the clusters or the rates of entries where the noise has these, a factor is
+Gamma(a + x_gj, a + R_gj), for the counts x_gj of the batch, or the clusters, and their mean R_gj without factors. So
+with the factors integrated out x_gj is negative binomial with mean R_gj and the dispersion 1/a of quadratic variance,
+which is exact for Poisson counts. For others, q of the factors is independent of that of clusters or rates: a bound.
+Clusters are allocated at b̃ = exp E log b, and the spreads of their means are divided by it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
+from scipy.special import gammaln
 
 from bayesnmf.data.batches import Batches
 from bayesnmf.data.mask import Mask
-from bayesnmf.data.rated import RatedCounts
 from bayesnmf.data.unexposed import UnexposedGroups, missing_in_groups
-from bayesnmf.noise.negative_binomial import NegativeBinomial
+from bayesnmf.data.wrapped import WrappedCounts, of_inner
+from bayesnmf.noise.negative_binomial import LEAST, NegativeBinomial, log_rising
 from bayesnmf.types import Array
 
 SHAPE = "batch_shape"  # name of the drawn one among what is drawn beside both sides
 FIRST = 0.1  # dispersion 1/a that learning begins with
+OF_FACTORS = NegativeBinomial("quadratic", FIRST)  # noise of the counts of whole batches, whose prior is that of 1/a
 EVENLY = (
     0.7548776662466927,
     0.5698402909980532,
 )  # steps whose multiples fill the unit interval evenly, in two directions
+TINY = np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BatchedCounts(RatedCounts):
-    """Counts whose batches have factors; without any yet, they have the exposures of Poisson counts.
-
-    The noise is that of the counts of whole batches; their dispersion is 1/a.
+class BatchedCounts(WrappedCounts):
+    """Counts whose batches have factors; without any yet, they have the exposures of the counts inside.
 
     Attributes
     ----------
+    noisy : Counts
+        The counts inside, with their noise.
+    shape_of_factors : float
+        Shape a of the prior of factors.
+    learns_shape : bool
+        Whether it changes with a fit.
     factors : ndarray (B, m) or None
-        Expected factors, or drawn ones.
+        Expected factors, drawn or known ones.
+    geometric : ndarray (B, m) or None
+        exp E log b that clusters are allocated at; drawn and known factors themselves.
+    counted : ndarray (B, m) or None
+        Counts, or expected clusters, that expected factors are given.
+    gain : float
+        What expected factors add to the objective, in nats.
+    state : State or None
+        State that expected factors are those of.
     held : bool
         Whether factors stay as they are, whatever the state: they are known, or these are some rows of others.
     drawn : bool
         Whether factors are drawn ones.
+    known : dict
+        What has been computed of these rows, whatever their factors.
     """
 
+    noisy: Any = None
+    shape_of_factors: float = 1 / FIRST
+    learns_shape: bool = False
     factors: Array | None = None
+    geometric: Array | None = None
+    counted: Array | None = None
+    gain: float = 0.0
+    state: Any = None
     held: bool = False
     drawn: bool = False
-    has_entry_rates: ClassVar[bool] = False
+    known: dict[str, Any] = field(default_factory=dict, repr=False)
     has_factors: ClassVar[bool] = True
 
-    @classmethod
-    def in_batches(cls, plain: Any, shape: float | None = None, learned: bool = False) -> BatchedCounts:
-        """Return counts with the batches of their rows, and factors with this shape or that where learning begins."""
-        noise = NegativeBinomial("quadratic", FIRST if shape is None else 1.0 / shape)
-        return cls.of(plain, noise, learned, False)
+    noise = of_inner("noise")
+    learned = of_inner("learned")
+    in_clusters = of_inner("in_clusters")
+    has_entry_rates = of_inner("has_entry_rates")
+    given_totals = of_inner("given_totals")
+    dispersions = of_inner("dispersions")
+    plain = of_inner("plain")
+    entries = of_inner("entries")
+    of_entries = of_inner("of_entries")
+    rates = of_inner("rates")
+    spread_of_means = of_inner("spread_of_means")
+    log_exposure = of_inner("log_exposure")
 
-    def waits_for(self, state: Any, moving: Array | None) -> bool:
-        """Return whether factors are to be those of a state: they belong to all rows together."""
-        return not self.held and moving is None and self.state is not state
+    @classmethod
+    def in_batches(cls, noisy: Any, shape: float | None = None, learned: bool = False) -> BatchedCounts:
+        """Return counts with the batches of their rows, and factors with this shape or that where learning begins."""
+        names, given = (noisy.row_names, noisy.feature_names), (noisy.row_exposure, noisy.feature_exposure)
+        own: Any = {"noisy": noisy, "shape_of_factors": 1 / FIRST if shape is None else shape, "learns_shape": learned}
+        return cls(noisy.matrix, *names, *given, noisy.mask, **own)
+
+    @property
+    def inner(self) -> Any:
+        """The counts inside, with their noise."""
+        return self.noisy
+
+    def around(self, inner: Any, rows: Any = None) -> BatchedCounts:
+        """Return the same around other counts, or around some rows of these, whose factors are held."""
+        found = self.in_batches(inner, self.shape_of_factors, self.learns_shape)
+        return found if rows is None or self.factors is None else found.with_factors(self.factors, self.geometric)
 
     @property
     def batches(self) -> Batches:
@@ -70,9 +117,50 @@ class BatchedCounts(RatedCounts):
         return batches
 
     @property
-    def shape_of_factors(self) -> float:
-        """Shape a of the prior of factors."""
-        return 1.0 / float(self.dispersions[0])
+    def of_batches(self) -> Array:
+        """Counts of each batch, (B, m)."""
+        if "totals" not in self.known:
+            self.known["totals"] = self.batches.totals(self.noisy)
+        totals: Array = self.known["totals"]
+        return totals
+
+    @property
+    def missing_parts(self) -> list[tuple[Array, Mask]]:
+        """Rows of each batch, and what they lack without factors; empty if that is nothing."""
+        mask, parts = self.known.get("missing", (None, []))
+        if mask is not self.noisy.mask:
+            mask, parts = self.noisy.mask, missing_in_groups(self.noisy.mask, self.batches)
+            self.known["missing"] = mask, parts
+        return parts
+
+    @property
+    def summed_out(self) -> bool:
+        """Whether expected factors integrate the factors out exactly: given these, counts are Poisson."""
+        return not (self.in_clusters or self.has_entry_rates)
+
+    @property
+    def expects_factors(self) -> bool:
+        """Whether factors are those that are expected at a state."""
+        return not self.held and (self.summed_out or not self.drawn)
+
+    def waits_for(self, state: Any, moving: Array | None) -> bool:
+        """Return whether factors are to be those of a state, which belong to all rows together, or rates of entries."""
+        if moving is not None or not self.expects_factors:
+            return bool(self.noisy.waits_for(state, moving))
+        return self.state is not state
+
+    @property
+    def exposures_move(self) -> bool:
+        """Whether exposures may have changed since a pass over the rows has written the loadings."""
+        return True
+
+    def spread(self, factor: Array | None, other: Array | None) -> Any:
+        """Return the spreads of clusters, for each batch; None without clusters."""
+        spread = self.noisy.spread(factor, other)
+        if spread is None or self.geometric is None:
+            return spread
+        rows, features = spread
+        return rows, ((1.0 if features is None else features) / np.maximum(self.geometric, TINY), self.batches.codes)
 
     @property
     def to_start_from(self) -> Any:
@@ -81,7 +169,7 @@ class BatchedCounts(RatedCounts):
         A start from the counts as they are has components for batches, and what they take the factors do not get.
         Counts are whole numbers again, as those on disk are: above or below by the place of an entry, without a bias.
         """
-        x, a = self.rated.toarray(), self.shape_of_factors
+        x, a = self.of_batches, self.shape_of_factors
         expected = x.sum(axis=1, keepdims=True) * x.sum(axis=0) / max(x.sum(), 1.0)
         factors = (a + x) / (a + expected)
 
@@ -95,73 +183,111 @@ class BatchedCounts(RatedCounts):
 
         return self.plain.rewritten(self.plain, even)
 
-    @cached_property
-    def rated(self) -> csr_array:
-        """Counts of each batch, (B, m)."""
-        found: Any = csr_array((self.batches.number, self.shape[1]), dtype=np.float64)
-        for rows, part in self.plain.parts():
-            found = found + self.batches.rows(rows).members @ part.matrix.astype(np.float64)
-        return csr_array(found)
+    def expecting(self, counted: Array, means: Array, geometric: Array, state: Any) -> BatchedCounts:
+        """Return the same counts with factors that are expected at a state, given what is counted and its means."""
+        a = self.shape_of_factors
+        factors = (a + counted) / (a + means)
+        gain = log_rising(counted, 1 / a)[0] + factors * means - (counted + a) * np.log1p(means / a)
+        if self.in_clusters:
+            gain = gain + (self.of_batches - counted) * np.log(np.maximum(geometric, TINY))
+        own: Any = {"geometric": geometric, "counted": counted, "gain": float(gain.sum()), "state": state}
+        return self._exposed(self.noisy, factors, **own, drawn=False)
 
-    @cached_property
-    def missing_parts(self) -> list[tuple[Array, Mask]]:
-        """Rows of each batch, and their missing entries; empty if there are none."""
-        return missing_in_groups(self.plain.mask, self.batches)
-
-    def entries(self, rows: slice) -> tuple[Array, None]:
-        """Return the counts of some batches, (batches, m); none are missing as a whole."""
-        return self.rated[rows].toarray(), None
+    def with_factors(self, factors: Array, geometric: Array | None = None, *, drawn: bool = False) -> BatchedCounts:
+        """Return the same counts with factors (B, m) that are known, or drawn."""
+        own = factors if geometric is None else geometric
+        return self._exposed(self.noisy, factors, geometric=own, state=None, held=not drawn, drawn=drawn)
 
     def with_rates(self, lost: Array, ceilings: Array, state: Any = None, gain: float = 0.0) -> BatchedCounts:
-        """Return the same counts with factors: shares (B, m) that features lack of the largest (B,) of their batch."""
-        found = self._with_factors((1.0 - lost) * ceilings[:, None], lost, ceilings)
-        return self._knowing(replace(found, state=state, gain=gain, drawn=state is None))
+        """Return the same counts with rates of entries, and with the factors that they have."""
+        return self.with_noise(self.noisy.with_rates(lost, ceilings, state, gain))
 
-    def with_factors(self, factors: Array) -> BatchedCounts:
-        """Return the same counts with factors (B, m) that are known."""
-        ceilings = factors.max(axis=1)
-        return replace(self._with_factors(factors, 1.0 - factors / ceilings[:, None], ceilings), held=True)
+    def with_noise(self, noisy: Any) -> BatchedCounts:
+        """Return counts with the same factors around the same counts, whose noise has changed."""
+        if self.factors is not None:
+            return self._exposed(noisy, self.factors)
+        given: Any = {"row_exposure": noisy.row_exposure, "feature_exposure": noisy.feature_exposure}
+        return replace(self, noisy=noisy, mask=noisy.mask, **given)
 
-    def _with_factors(self, factors: Array, lost: Array, ceilings: Array) -> BatchedCounts:
-        exposure = ceilings[self.batches.codes] * self.plain.row_factor[:, 0]
-        mask = UnexposedGroups.of_groups(lost, self.batches, self.plain.mask, self.missing_parts)
-        return replace(self, row_exposure=exposure, mask=mask, ceilings=ceilings, factors=factors)
+    def _exposed(self, noisy: Any, factors: Array, **changed: Any) -> BatchedCounts:
+        """Return the same with exposures of factors around counts of the same rows."""
+        highest = factors.max(axis=1)
+        ceilings = np.where(highest > 0, highest, 1.0)
+        lost, inside = np.clip(1.0 - factors / ceilings[:, None], 0.0, 1.0), replace(self, noisy=noisy)
+        mask = UnexposedGroups.of_groups(lost, self.batches, noisy.mask, inside.missing_parts)
+        exposure = ceilings[self.batches.codes] * noisy.row_factor[:, 0]
+        given: Any = {"feature_exposure": noisy.feature_exposure, "row_exposure": exposure, "mask": mask}
+        return replace(inside, factors=factors, **given, **changed)
+
+    @property
+    def with_exposures_alone(self) -> BatchedCounts:
+        """The counts without their noise, exposed to the factors."""
+        found = self.around(self.plain)
+        return found if self.factors is None else found.with_factors(self.factors)
+
+    def with_exposure(self, row_exposure: Array | None, feature_exposure: Array | None) -> Any:
+        """Return the same counts with other exposures, and without noise and factors."""
+        return self.noisy.with_exposure(row_exposure, feature_exposure)
 
     def with_dispersions(self, dispersions: Array) -> BatchedCounts:
-        """Return the same counts with another dispersion, (1,), and without factors."""
-        noise = self.noise.with_dispersion(float(dispersions[0]))
-        return self._knowing(self.of(self.plain, noise, self.learned, self.given_totals))
+        """Return the same counts with other dispersions of their noise."""
+        return replace(self.with_noise(self.noisy.with_dispersions(dispersions)), state=None)
 
-    def _knowing(self, other: BatchedCounts) -> BatchedCounts:
-        """Return counts of the same rows with what has been computed of them."""
-        for name in ("rated", "missing_parts"):
-            if name in vars(self):
-                vars(other)[name] = vars(self)[name]
-        if "log_sizes" in vars(self) and other.noise == self.noise:
-            vars(other)["log_sizes"] = self.log_sizes
-        return other
+    def with_shape(self, shape: float) -> BatchedCounts:
+        """Return the same counts with another shape of factors."""
+        return replace(self, shape_of_factors=shape, state=None)
 
-    def around(self, inner: Any, rows: Any = None) -> BatchedCounts:
-        """Return the same around other counts, or around some rows of these, whose factors are held."""
-        found = self.of(inner, self.noise, self.learned, self.given_totals)
-        return found if rows is None or self.factors is None else found.with_factors(self.factors)
+    @property
+    def parameters(self) -> Array:
+        """Dispersions that are learned, then 1/a if it is."""
+        own = [1 / self.shape_of_factors] if self.learns_shape else []
+        return np.concatenate([self.noisy.parameters, own])
 
-    def log_of_means(self, means: Array) -> float:
-        """Return what factors, integrated out, add to the Poisson log-likelihood at means R (B, m) of batches."""
-        s, x = float(self.dispersions[0]), self.rated.toarray()
-        return self.log_sizes + float((means - (x + 1 / s) * np.log1p(s * means)).sum())
+    def with_parameters(self, parameters: Array) -> BatchedCounts:
+        """Return the same counts with others of what is learned."""
+        number = len(self.noisy.parameters)
+        found = replace(self.with_noise(self.noisy.with_parameters(parameters[:number])), state=None)
+        limits = LEAST, OF_FACTORS.largest
+        return found.with_shape(1 / float(np.clip(parameters[-1], *limits))) if self.learns_shape else found
+
+    @property
+    def memory(self) -> Any:
+        """What a checkpoint keeps: what is learned, and the factors that their next search begins with."""
+        return self.noisy.memory, self.shape_of_factors, self.factors, self.counted
+
+    def recalled(self, memory: Any) -> BatchedCounts:
+        """Return the same counts as a checkpoint has kept them."""
+        noisy, shape, factors, counted = memory
+        found = self.around(self.noisy.recalled(noisy)).with_shape(shape)
+        return found if factors is None else found._exposed(found.noisy, factors, counted=counted)
 
     def without_names(self) -> BatchedCounts:
         """Return the same counts with numbers for names, and with the same factors."""
-        inner = self.plain.without_names()
-        named: Any = {"row_names": inner.row_names, "feature_names": inner.feature_names}
-        return self._knowing(replace(self, plain=inner, matrix=inner.matrix, **named))
+        inner = self.noisy.without_names()
+        if inner is self.noisy:
+            return self
+        names: Any = {"row_names": inner.row_names, "feature_names": inner.feature_names}
+        return replace(self, noisy=inner, matrix=inner.matrix, **names)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without what can be computed again."""
+        return {**super().__getstate__(), "known": {}}
+
+    def log_of_means(self, means: Array) -> float:
+        """Return what factors, integrated out, add to the Poisson log-likelihood at means R (B, m) of batches."""
+        s, x = 1 / self.shape_of_factors, self.of_batches
+        return float((log_rising(x, s)[0] + means - (x + 1 / s) * np.log1p(s * means)).sum())
 
     @property
     def log_noise(self) -> float:
-        """What factors add to the log-likelihood, and to the log prior of a learned shape, in nats."""
-        if not self.held:
-            return self.log_prior + self.log_sizes + self.gain
-        x: Any = self.rated.tocoo()
-        factors: Any = self.factors
-        return float((x.data * np.log(factors[x.coords])).sum())
+        """What noise and factors add to the log-likelihood, and to the log prior of what is learned, in nats."""
+        found, a = float(self.noisy.log_noise), self.shape_of_factors
+        if self.learns_shape and not self.held:
+            found += float(OF_FACTORS.log_prior(np.array(1 / a)))
+        if self.expects_factors:
+            return found + self.gain
+        own: Any = self.geometric
+        logs = np.log(np.maximum(own, TINY))
+        found += float((self.of_batches * logs).sum())
+        density = a * np.log(a) - gammaln(a) + (a - 1) * logs - a * own if self.drawn else np.zeros(1)
+        return found + float(density.sum())

@@ -94,6 +94,11 @@ class Batches:
         n = len(self.codes)
         return csr_array((np.ones(n), (self.codes, np.arange(n))), shape=(self.number, n))
 
+    def totals(self, counts: Any) -> Array:
+        """Return sums of counts (n, m), in memory or on disk, over the rows of each batch, (B, m)."""
+        parts = (self.rows(rows).members @ part.matrix.astype(np.float64) for rows, part in counts.parts())
+        return np.asarray(sum(parts).toarray())
+
     def sums(self, factor: Array) -> Array:
         """Return sums of the rows of a factor (n, K) over each batch, (B, K), in float64."""
         return np.asarray(self.members @ np.asarray(factor, np.float64))

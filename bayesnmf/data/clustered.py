@@ -20,8 +20,7 @@ entries are missing, it receives the clusters that it would have (`bayesnmf.infe
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -60,15 +59,7 @@ class ClusteredCounts(DispersedCounts):
 
     def of_clusters(self, clusters: csr_array) -> Counts:
         """Return numbers of clusters as Poisson counts, with their exposures."""
-        return self._poisson(self.plain.with_matrix(clusters))
-
-    def with_drawn_clusters(self, draw: Callable[[int, slice, Any], csr_array]) -> Counts:
-        """Return numbers of clusters, as a function of the number, the rows and the counts of a block draws them."""
-        return self._poisson(self.plain.rewritten(self, draw))
-
-    def _poisson(self, clusters: Counts) -> Counts:
-        given = self.row_exposure, self.feature_exposure
-        return replace(clusters, row_exposure=given[0], feature_exposure=given[1], mask=self.mask)
+        return self.exposing(self.plain.with_matrix(clusters))
 
     def spread_of_means(self) -> Spread:
         """Return the spreads of counts whose means are given."""

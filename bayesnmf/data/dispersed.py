@@ -62,6 +62,24 @@ class DispersedCounts(WrappedCounts):
         own = float(dispersions[0]) if self.noise.by is None else dispersions
         return self.of(self.plain, self.noise.with_dispersion(own), self.learned, self.given_totals)
 
+    @property
+    def parameters(self) -> Array:
+        """Dispersions that are learned, (n,), (m,), (1,) or (0,)."""
+        return self.dispersions if self.learned else np.zeros(0)
+
+    def with_parameters(self, parameters: Array) -> Self:
+        """Return the same counts with other dispersions, as far as they are learned."""
+        return self.with_dispersions(np.clip(parameters, LEAST, self.noise.largest)) if self.learned else self
+
+    @property
+    def memory(self) -> Array:
+        """The dispersions."""
+        return self.dispersions
+
+    def recalled(self, memory: Array) -> Self:
+        """Return the same counts with the dispersions that a checkpoint has kept."""
+        return self.with_dispersions(memory)
+
     def with_exposure(self, row_exposure: Array | None, feature_exposure: Array | None) -> Counts:
         """Return the same counts with other exposures, and without noise."""
         return self.plain.with_exposure(row_exposure, feature_exposure)

@@ -70,9 +70,10 @@ class RatedCounts(DispersedCounts):
         return plain
 
     @property
-    def rated(self) -> Any:
-        """Matrix of the counts that have rates of their own."""
-        return self.matrix
+    def rates(self) -> tuple[Array, Array]:
+        """Shares (n, m) that entries lack of the ceilings (n,) of their rows."""
+        own: Any = self.mask
+        return own.lost, self.ceilings
 
     def entries(self, rows: slice) -> tuple[Array, Array | None]:
         """Return the counts of some rows, (rows, m), and which entries are missing, if any can be."""

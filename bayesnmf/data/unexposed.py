@@ -44,6 +44,10 @@ class Unexposed(Mask):
         """Whether each row has an observed entry, (n,)."""
         return np.asarray(self.lost.min(axis=1, initial=1.0) < 1)
 
+    def rows(self, index: slice | Array) -> Unexposed:
+        """Return the shares of some rows."""
+        return Unexposed.shares(self.lost[index])
+
     def sums_by_row(self, factor: Array) -> Array:
         """Return, for each row, Σ of the rows of a factor (m, K) times the shares of its features, (n, K)."""
         return (self.lost @ factor.astype(self.lost.dtype, copy=False)).astype(np.float64, copy=False)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
+
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.types import Array
 
@@ -27,8 +29,10 @@ class Working:
         Whether each entry has a rate, which changes with the state.
     has_factors : bool
         Whether features have factors in each batch, which change with the state unless they are held.
+    factors : ndarray (B, m) or None
+        These factors.
     held : bool
-        Whether these factors stay as they are.
+        Whether they stay as they are.
     log_prior : float
         Log prior density of a dispersion that is learned, in nats.
     """
@@ -36,6 +40,7 @@ class Working:
     noise: Any = POISSON
     learned: Any = False
     held: Any = False
+    factors: Any = None
     in_clusters: ClassVar[bool] = False
     has_entry_rates: ClassVar[bool] = False
     has_factors: ClassVar[bool] = False
@@ -51,6 +56,29 @@ class Working:
         return self
 
     @property
+    def with_exposures_alone(self) -> Any:
+        """The counts without their noise, exposed to the factors of batches."""
+        return self.plain
+
+    @property
+    def parameters(self) -> Array:
+        """Dispersions that are learned, and 1/a of factors of batches if it is, (…,)."""
+        return np.zeros(0)
+
+    def with_parameters(self, parameters: Array) -> Any:
+        """Return the same counts with others of what is learned, as far as there is anything."""
+        return self
+
+    @property
+    def memory(self) -> Any:
+        """What a checkpoint keeps of what a fit learns."""
+        return None
+
+    def recalled(self, memory: Any) -> Any:
+        """Return the same counts as a checkpoint has kept them."""
+        return self
+
+    @property
     def to_start_from(self) -> Any:
         """The counts that a start is made from."""
         return self
@@ -58,7 +86,7 @@ class Working:
     @property
     def exposures_move(self) -> bool:
         """Whether exposures may have changed since a pass over the rows has written the loadings."""
-        return self.learned or self.has_factors
+        return bool(self.learned)
 
     def waits_for(self, state: Any, moving: Array | None) -> bool:
         """Return whether rates are to be those of a state, or of its rows that are `moving` (n,)."""

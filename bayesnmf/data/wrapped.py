@@ -7,8 +7,8 @@ computed, whatever the noise.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -51,6 +51,15 @@ class WrappedCounts(Counts):
     @abstractmethod
     def around(self, inner: Any, rows: Any = None) -> Self:
         """Return the same around other counts, or around some rows of these."""
+
+    def exposing(self, counts: Counts) -> Counts:
+        """Return Poisson counts of the same entries with the exposures of these."""
+        given = self.row_exposure, self.feature_exposure
+        return replace(counts, row_exposure=given[0], feature_exposure=given[1], mask=self.mask)
+
+    def with_drawn_clusters(self, draw: Callable[[int, slice, Any], csr_array]) -> Counts:
+        """Return numbers of clusters, as a function of the number, the rows and the counts of a block draws them."""
+        return self.exposing(self.plain.rewritten(self, draw))
 
     def parts(self) -> Iterator[tuple[slice, Counts]]:
         """Yield the rows and the counts of each part that is in memory at once."""

@@ -13,7 +13,7 @@ from bayesnmf.fitting.closed_form import fit_closed_form
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem, start_state
 from bayesnmf.inference import alignment
-from bayesnmf.inference.group_means import sums_of_means
+from bayesnmf.inference.batch_factors import sums_of_means
 from bayesnmf.inference.problem import State
 from bayesnmf.inference.sampling.running_moments import DrawsOnDisk
 from bayesnmf.inference.status import INTERRUPTED, Status
@@ -115,7 +115,7 @@ def batches_of_draws(fit: FitRecord, counts: Any) -> FittedBatches:
     shape = counts.shape_of_factors if drawn is None else float(drawn.mean())
     means = sums_of_means(counts, fit.expected_loadings, fit.exposed_components)
     return FittedBatches(
-        counts.batches.names, shape, (counts.rated.toarray() + shape) / (means + shape), None, drawn is not None
+        counts.batches.names, shape, (counts.of_batches + shape) / (means + shape), None, drawn is not None
     )
 
 

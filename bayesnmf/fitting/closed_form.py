@@ -180,10 +180,10 @@ def _ascent_of_options(job: Job, problem: Problem, devices: list[Any], rng: np.r
         return partial(minibatch_ascent, batching=batching_of(options), rng=rng)
     learned = {*getattr(options, "learn", ()), *(["loadings"] if problem.loadings_prior.has_effects else [])}
     learn: Any = prior_learner(sorted(learned)) if learned else None
+    if problem.counts.learned:
+        learn = DispersionLearner(options.threads, learn)
     if problem.counts.has_factors:
         learn = BatchLearner(options.threads, learn)
-    elif problem.counts.learned:
-        learn = DispersionLearner(options.threads, learn)
     climb = partial(ascend, steps=steps_of(problem, options, schedule_of(options)), learn=learn)
     if not devices:
         return climb

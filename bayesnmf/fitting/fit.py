@@ -25,7 +25,7 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.intervals import NEEDED, check_intervals, with_named_intervals
 from bayesnmf.fitting.job import Job, ProgressReport, completed_options, progress_context
 from bayesnmf.fitting.known import NOTHING, RANK, Beforehand, given_of, with_given_names
-from bayesnmf.fitting.noisy import run_with_batch, run_with_noise
+from bayesnmf.fitting.noisy import run_with_noise
 from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.fitting.recognition import check_not_stated, recognise
 from bayesnmf.noise.abilities import Noise
@@ -225,9 +225,8 @@ def _read(
 
 def run_once(job: Job) -> FitRecord:
     """Run the method of a job, with its noise and batches, and return the record of its fit."""
-    if job.counts.batch is not None:
-        return run_with_batch(job)
-    return METHODS[job.method].run(job) if job.noise == POISSON else run_with_noise(job)
+    plain = job.noise == POISSON and job.counts.batch is None
+    return METHODS[job.method].run(job) if plain else run_with_noise(job)
 
 
 def _run(job: Job, kept: Checkpoint | None, names: Sequence[str | None]) -> FitRecord:

@@ -1,6 +1,6 @@
 """Run a fit with a noise other than Poisson, or of counts in batches, whose features have factors in each.
 
-A routine for Poisson counts is given `working_counts`. An unknown dispersion begins with a Poisson fit of the same
+A routine for Poisson counts is given `working_counts`, and those in batches around these. An unknown dispersion begins with a Poisson fit of the same
 call: by the same method and options under map and vi, from which the fit then starts; by vi under gibbs. That of
 quasi-Poisson noise is the dispersion around this fit; others are learned from there on. Where a noise makes zeros of
 any means, components of that fit may have learned to avoid them: so a second one leaves zeros out, and of what both end
@@ -9,6 +9,7 @@ with the better is kept.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -31,12 +32,19 @@ from bayesnmf.results.dispersion import overall_dispersion
 from bayesnmf.results.record import LEARNED, FitRecord
 
 
-def run_with_batch(job: Job) -> FitRecord:
-    """Run the method of a job for counts in batches, and return the record of its fit."""
+def _in_batches(job: Job, counts: Counts, first: FitRecord | None = None) -> Counts:
+    """Return counts around which factors of batches are, if those of a job are in batches; learned ones begin there."""
+    if job.counts.batch is None:
+        return counts
     shape = job.counts.batch.shape
-    counts = BatchedCounts.in_batches(job.counts, shape, learned=shape is None)
-    found = METHODS[job.method].run(replace(job, counts=counts))
-    return replace(found, counts=job.counts, noise=job.noise)
+    begun = shape if first is None or first.batch is None else first.batch.shape
+    return BatchedCounts.in_batches(counts, begun, learned=shape is None)
+
+
+def _poisson_fit(job: Job, run: Callable[[Job], FitRecord] = fit_closed_form) -> FitRecord:
+    """Return a fit with Poisson noise of the same counts, in batches if they are."""
+    found = run(replace(job, noise=POISSON, counts=_in_batches(job, job.counts)))
+    return replace(found, counts=job.counts)
 
 
 RESTARTED = ("restarts", "worst_restart")  # diagnostics of the first fit, under Poisson noise
@@ -44,6 +52,8 @@ RESTARTED = ("restarts", "worst_restart")  # diagnostics of the first fit, under
 
 def run_with_noise(job: Job) -> FitRecord:
     """Run the method of a job with a noise, and return the record of its fit; after Ctrl-C in a first fit, that fit."""
+    if job.noise == POISSON:
+        return _poisson_fit(job, METHODS[job.method].run)
     noise, options, first = job.noise, job.options, None
     if not noise.known:
         first = _first_fit(job)
@@ -51,7 +61,7 @@ def run_with_noise(job: Job) -> FitRecord:
             return first
         noise, options = _begun(job, first)
     learned = isinstance(noise, Dispersed) and not job.noise.known
-    counts = _working_counts(job, noise, learned)
+    counts = _in_batches(job, _working_counts(job, noise, learned), first)
     noisy = replace(job, counts=counts, options=options, noise=noise)
     found = METHODS[job.method].run(noisy)
     if learned and (other := _from_nonzeros(job)) is not None:
@@ -65,11 +75,11 @@ def run_with_noise(job: Job) -> FitRecord:
 
 def _first_fit(job: Job) -> FitRecord | None:
     """Return the fit that an unknown dispersion begins with, if one is needed, or under nuts and svi has: by vi."""
-    plain, options = replace(job, noise=POISSON), job.options
+    options = job.options
     if isinstance(options, MAP | VI):
-        return fit_closed_form(plain)
+        return _poisson_fit(job)
     if job.noise.from_first_fit:
-        return closed_form_fit(plain)
+        return _poisson_fit(job, closed_form_fit)
     if METHODS[job.method].resampled:  # which draws it from its prior
         return None
     if "program" not in METHODS[job.method].needs and options.start != "fit":  # which draws the dispersion
@@ -81,7 +91,7 @@ def _from_nonzeros(job: Job) -> FitRecord | None:
     """Return a Poisson fit of the counts above 0, if zeros may say nothing of their means; None if they do."""
     if not (job.noise.hides_means and isinstance(job.options, MAP | VI) and job.counts.mask is None):
         return None
-    return fit_closed_form(replace(job, noise=POISSON, counts=with_missing(job.counts, None, None, "zeros")))
+    return _poisson_fit(replace(job, counts=with_missing(job.counts, None, None, "zeros")))
 
 
 def _started(job: Job, first: FitRecord) -> Any:

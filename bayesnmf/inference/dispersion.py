@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.inference.evidence_of_dispersion import MOST, NEAR, evidence_at
+from bayesnmf.inference.evidence_of_dispersion import MOST, NEAR, Evidence, evidence_at
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.sides import objective, with_rates_at
+from bayesnmf.inference.sides import allocate, objective, with_rates_at
+from bayesnmf.types import Array
 
 Learn = Callable[[Problem, State], tuple[Problem, State]]
 REST = 8  # most iterations between two steps once steps are short
@@ -28,7 +29,8 @@ class DispersionLearner:
     Attributes
     ----------
     memory : tuple of int
-        What a checkpoint keeps: whether it has begun, the states to wait for, and how many there were to wait for.
+        What a checkpoint keeps: whether it has begun, the states to wait for, and how many there were to wait for; then
+        the same of a learner that comes after it.
     """
 
     def __init__(self, threads: int | None, then: Learn | None = None) -> None:
@@ -36,12 +38,15 @@ class DispersionLearner:
         self.begun, self.waits, self.rest = 0, 0, 0
 
     @property
-    def memory(self) -> tuple[int, int, int]:
-        return self.begun, self.waits, self.rest
+    def memory(self) -> tuple[int, ...]:
+        others = self.then.memory if isinstance(self.then, DispersionLearner) else ()
+        return self.begun, self.waits, self.rest, *others
 
     @memory.setter
-    def memory(self, kept: tuple[int, int, int]) -> None:
-        self.begun, self.waits, self.rest = kept
+    def memory(self, kept: tuple[int, ...]) -> None:
+        self.begun, self.waits, self.rest, *others = kept
+        if isinstance(self.then, DispersionLearner):
+            self.then.memory = tuple(others)
 
     def kept_with(self, problem: Problem) -> Any:
         """Return what a checkpoint keeps of the learner and the dispersion of a problem."""
@@ -63,16 +68,24 @@ class DispersionLearner:
         if self.waits > 0:
             self.waits -= 1
             return problem
-        counts: Any = problem.counts
-        s = evidence_at(problem, state, self.threads).best(counts.dispersions, 1 if self.begun else MOST)
-        found = replace(problem, counts=counts.with_dispersions(s))
-        if not counts.in_clusters:
-            found = _without_fall(problem, found, state, self.threads)
-        new: Any = found.counts
-        short = np.abs(np.log(new.dispersions / counts.dispersions)).max() < NEAR
+        evidence = self.evidence_at(problem, state)
+        s = evidence.best(evidence.values, 1 if self.begun else MOST)
+        found = evidence.taken(problem, s)
+        if self.may_fall(problem):
+            found, s = _without_fall(problem, found, s, evidence, state, self.threads)
+        short = np.abs(np.log(s / evidence.values)).max() < NEAR
         self.rest = min(max(2 * self.rest, 1), REST) if short else 0
         self.begun, self.waits = 1, self.rest
         return found
+
+
+    def evidence_at(self, problem: Problem, state: State) -> Evidence:
+        """Return what a state says of what is learned."""
+        return evidence_at(problem, state, self.threads)
+
+    def may_fall(self, problem: Problem) -> bool:
+        """Return whether a step of Newton's method may lower the objective."""
+        return not problem.counts.in_clusters
 
 
 def learner_of(problem: Problem, threads: int | None, then: Learn | None = None) -> DispersionLearner | None:
@@ -80,18 +93,26 @@ def learner_of(problem: Problem, threads: int | None, then: Learn | None = None)
     return DispersionLearner(threads, then) if problem.counts.learned else None
 
 
-def _without_fall(problem: Problem, found: Problem, state: State, threads: int | None) -> Problem:
-    """Return a problem with a new dispersion, closer to the old one if need be, that lowers the objective in no case.
+def _without_fall(
+    problem: Problem, found: Problem, s: Array, evidence: Evidence, state: State, threads: int | None
+) -> tuple[Problem, Array]:
+    """Return a problem with new dispersions, closer to the old ones if need be, that lowers the objective in no case.
 
-    Newton's method holds ρ, which depends on the dispersion where ceilings bound the rates.
+    Newton's method holds what the state expects of rates and clusters, which depends on the dispersion. The dispersions
+    are returned, too.
     """
     problem = with_rates_at(problem, state, threads)
-    counts: Any = problem.counts
-    here = objective(problem, state, 0.0)
+    here = _value_at(problem, state, threads)
     for _ in range(MOST):
         found = with_rates_at(found, state, threads)
-        if objective(found, state, 0.0) >= here - np.finfo(np.float64).eps * abs(here):
-            return found
-        between: Any = found.counts
-        found = replace(problem, counts=counts.with_dispersions(np.sqrt(between.dispersions * counts.dispersions)))
-    return problem
+        if _value_at(found, state, threads) >= here - np.finfo(np.float64).eps * abs(here):
+            return found, s
+        s = np.sqrt(s * evidence.values)
+        found = evidence.taken(problem, s)
+    return problem, evidence.values
+
+
+def _value_at(problem: Problem, state: State, threads: int | None) -> float:
+    """Return the objective at a state but for what no dispersion changes."""
+    loglik = allocate(problem, state, threads, "loadings").loglik if problem.counts.in_clusters else 0.0
+    return objective(problem, state, loglik)

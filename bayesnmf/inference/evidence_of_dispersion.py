@@ -18,19 +18,20 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
+from bayesnmf.data.batched import OF_FACTORS, BatchedCounts
 from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.rated import RatedCounts
-from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.problem import Problem, State, spread_at
 from bayesnmf.inference.rates import Entries, by_blocks, in_row_blocks
-from bayesnmf.inference.sides import spread_at
 from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_entries
 from bayesnmf.noise.abilities import LEAST
-from bayesnmf.noise.negative_binomial import SMALL, exposure_of
+from bayesnmf.noise.negative_binomial import SMALL, exposure_of, log_rising
 from bayesnmf.types import Array
 
 LONGEST, NEAR, MOST = 1.0, 0.02, 20  # longest step in log s, step at which the first search ends, most of its steps
@@ -54,6 +55,20 @@ class Evidence(ABC):
 
     counts: Any
 
+    @property
+    def noise(self) -> Any:
+        """Noise whose dispersion it is, with the prior."""
+        return self.counts.noise
+
+    @property
+    def values(self) -> Array:
+        """The dispersions of the counts."""
+        return np.asarray(self.counts.dispersions)
+
+    def taken(self, problem: Problem, s: Array) -> Problem:
+        """Return a problem with other dispersions."""
+        return replace(problem, counts=problem.counts.with_dispersions(s))  # type: ignore[attr-defined]
+
     @abstractmethod
     def log_likelihood(self, s: Array) -> Array:
         """Return f(s), for each dispersion."""
@@ -64,7 +79,7 @@ class Evidence(ABC):
 
     def log_density(self, s: Array) -> Array:
         """Return f(s) + log prior of log s, for each dispersion."""
-        return self.log_likelihood(s) + self.counts.noise.log_prior(s)
+        return self.log_likelihood(s) + self.noise.log_prior(s)
 
     def best(self, s: Array, most: int = MOST) -> Array:
         """Return dispersions after at most so many steps of Newton's method, which ends once steps are short."""
@@ -82,11 +97,11 @@ class Evidence(ABC):
         slope, bend = self._slope_and_bend(s, share)
         step = np.where(bend < 0, -slope / np.where(bend < 0, bend, 1.0), np.sign(slope) * LONGEST)
         step = np.nan_to_num(np.clip(step, -LONGEST, LONGEST))  # without counts nothing says anything
-        return np.asarray(np.clip(s * np.exp(rate * step), LEAST, self.counts.noise.largest))
+        return np.asarray(np.clip(s * np.exp(rate * step), LEAST, self.noise.largest))
 
     def deviation(self, s: Array) -> Array:
         """Return about the standard deviation of log s, at most that of its prior."""
-        return np.sqrt(1 / np.maximum(-self._slope_and_bend(s)[1], 1 / self.counts.noise.widest**2))
+        return np.sqrt(1 / np.maximum(-self._slope_and_bend(s)[1], 1 / self.noise.widest**2))
 
     def slope(self, s: Array) -> Array:
         """Return the derivative of the log density in log s."""
@@ -95,7 +110,7 @@ class Evidence(ABC):
     def _slope_and_bend(self, s: Array, share: float = 1.0) -> tuple[Array, Array]:
         """Return the first and the second derivative of the log density in log s."""
         slope, bend = self.derivatives(s)
-        moving, of_prior = ~self.counts.noise.held, self.counts.noise.derivatives_of_prior(s)
+        moving, of_prior = ~self.noise.held, self.noise.derivatives_of_prior(s)
         return moving * (share * slope + of_prior[0]), moving * share * bend + of_prior[1]
 
 
@@ -177,6 +192,11 @@ def _sums_of_clusters(part: Problem, here: State, s: Array, threads: int | None)
     U, V = here.loadings.geometric, here.components.geometric
     unit: Any = spread_at(counts.with_dispersions(np.ones_like(counts.dispersions)), here)
     rows, features = unit  # with s = 1, spreads of clusters are those of their means
+    if counts.noise.by_feature and isinstance(features, tuple):  # those of batches, whose rows are taken together
+        return np.sum([
+            cluster_sums(csr_array(counts.matrix[own].T), V.T, U[own].T, (each * counts.noise.of_lines(s), rows[own]), threads)
+            for each, own in ((features[0][code], np.flatnonzero(features[1] == code)) for code in range(len(features[0])))
+        ], axis=0)
     if counts.noise.by_feature:
         return cluster_sums(counts.transposed, V.T, U.T, (features * counts.noise.of_lines(s), rows), threads)
     return cluster_sums(counts.matrix, U, V, (rows * s, features), threads)
@@ -185,7 +205,7 @@ def _sums_of_clusters(part: Problem, here: State, s: Array, threads: int | None)
 def _sums_of_means(problem: Problem, state: State) -> Array:
     """Return Σλ over the observed entries of each row, or of each feature, without the exposure of clusters."""
     counts: Any = problem.counts
-    plain = counts.plain
+    plain = counts.with_exposures_alone
     loadings = plain.exposed_loadings(np.asarray(state.loadings.matrix, np.float64))
     components = plain.exposed_components(np.asarray(state.components.matrix, np.float64))
     if counts.noise.by_feature:
@@ -216,7 +236,7 @@ class RateEvidence(Evidence):
     def at(cls, problem: Problem, state: State, threads: int | None) -> RateEvidence:
         """Return what a state says of the dispersion."""
         counts: Any = problem.counts
-        rho = np.empty(counts.rated.shape, counts.dtype)
+        rho = np.empty(counts.shape, counts.dtype)
 
         def fill(rows: slice, entries: Entries) -> None:
             rho[rows] = entries.rho
@@ -234,7 +254,7 @@ class RateEvidence(Evidence):
             found = found.sum(axis=axis).reshape(len(found), -1)
             return found if counts.noise.groups is None else _pooled(found, counts)
 
-        parts = in_row_blocks(counts.rated.shape, work, self.threads)
+        parts = in_row_blocks(counts.shape, work, self.threads)
         return np.concatenate(parts, axis=1) if counts.noise.by == "row" else np.sum(parts, axis=0)
 
     def log_likelihood(self, s: Array) -> Array:
@@ -256,3 +276,52 @@ def evidence_at(problem: Problem, state: State, threads: int | None) -> Evidence
     kind: Any = ClusterEvidence if problem.counts.in_clusters else RateEvidence
     found: Evidence = kind.at(problem, state, threads)
     return found
+
+
+@dataclass(frozen=True)
+class ShapeEvidence(Evidence):
+    """What the shape a of factors of batches is learned from: 1/a is a dispersion of the counts of whole batches.
+
+    Attributes
+    ----------
+    counts : BatchedCounts
+    counted, means : ndarray (B, m)
+        Counts or clusters of batches and features, and their means without factors.
+    """
+
+    counts: BatchedCounts
+    counted: Array
+    means: Array
+
+    @classmethod
+    def at(cls, counts: BatchedCounts) -> ShapeEvidence:
+        """Return what expected factors say of their shape."""
+        counted, factors, a = counts.counted, counts.factors, counts.shape_of_factors
+        assert counted is not None
+        assert factors is not None
+        return cls(counts, counted, np.maximum((a + counted) / factors - a, 0.0))
+
+    @property
+    def noise(self) -> Any:
+        """Noise of the counts of whole batches."""
+        return OF_FACTORS
+
+    @property
+    def values(self) -> Array:
+        """1/a, (1,)."""
+        return np.array([1 / self.counts.shape_of_factors])
+
+    def taken(self, problem: Problem, s: Array) -> Problem:
+        """Return a problem with another shape."""
+        return replace(problem, counts=problem.counts.with_shape(1 / float(s[0])))  # type: ignore[attr-defined]
+
+    def log_likelihood(self, s: Array) -> Array:
+        """Return f(1/a), (1,)."""
+        found = log_rising(self.counted, s[0])[0] + OF_FACTORS.log_terms(self.counted, self.means, s)
+        return np.array([found.sum()])
+
+    def derivatives(self, s: Array) -> tuple[Array, Array]:
+        """Return the first and the second derivative of f in log 1/a, (1,) each."""
+        both = zip(log_rising(self.counted, s[0])[1:], OF_FACTORS.derivatives_of_terms(self.counted, self.means, s), strict=True)
+        slope, bend = (np.array([one.sum() + two.sum()]) for one, two in both)
+        return slope, bend

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesnmf.inference.group_means import GroupMeans
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.kernels.cpu.threads import in_blocks, one_blas_thread, threads_or_default
 from bayesnmf.types import Array
@@ -43,7 +42,7 @@ def in_row_blocks[T](shape: tuple[int, int], work: Callable[[slice], T], threads
 def rated_problem(problem: Problem, state: State, threads: int | None = None, moving: Array | None = None) -> Problem:
     """Return the problem of counts with rates with those that are expected at a state, of all rows or of some."""
     counts: Any = problem.counts
-    lost, ceilings = np.empty(counts.rated.shape, counts.dtype), np.empty(counts.rated.shape[0])
+    lost, ceilings = np.empty(counts.shape, counts.dtype), np.empty(counts.shape[0])
 
     def fill(rows: slice, entries: Entries) -> float:
         lost[rows] = _lacking(entries.rates, entries.ceilings)
@@ -52,8 +51,7 @@ def rated_problem(problem: Problem, state: State, threads: int | None = None, mo
 
     gains = by_blocks(problem, state, fill, threads)
     if moving is not None:
-        before: Any = counts
-        lost[~moving], ceilings[~moving] = before.mask.lost[~moving], before.ceilings[~moving]
+        lost[~moving], ceilings[~moving] = (each[~moving] for each in counts.rates)
         return replace(problem, counts=counts.with_rates(lost, ceilings))
     return replace(problem, counts=counts.with_rates(lost, ceilings, state, float(sum(gains))))
 
@@ -61,8 +59,8 @@ def rated_problem(problem: Problem, state: State, threads: int | None = None, mo
 def with_drawn_rates(problem: Problem, state: State, seed: int, threads: int | None = None) -> Problem:
     """Return the problem with rates drawn given the values of a state, from Gamma(x + 1/α, λ + 1/α)."""
     counts: Any = problem.counts
-    lost, ceilings = np.empty(counts.rated.shape, counts.dtype), np.empty(counts.rated.shape[0])
-    means = _means_at(problem, state)
+    lost, ceilings = np.empty(counts.shape, counts.dtype), np.empty(counts.shape[0])
+    means = _Means(problem, state)
 
     def fill(rows: slice) -> None:
         (x, hidden), alpha = counts.entries(rows), counts.of_entries(counts.dispersions, rows)
@@ -72,7 +70,7 @@ def with_drawn_rates(problem: Problem, state: State, seed: int, threads: int | N
         ceilings[rows] = _highest(drawn)
         lost[rows] = _lacking(drawn, ceilings[rows])
 
-    in_row_blocks(counts.rated.shape, fill, threads)
+    in_row_blocks(counts.shape, fill, threads)
     return replace(problem, counts=counts.with_rates(lost, ceilings))
 
 
@@ -81,32 +79,29 @@ def by_blocks[T](
 ) -> list[T]:
     """Return what a function of rows and their `Entries` at a state returns for each block of rows."""
     counts: Any = problem.counts
-    means = _means_at(problem, state)
+    means = _Means(problem, state)
 
     def work(rows: slice) -> T:
         return use(rows, _entries(counts, rows, means))
 
-    return in_row_blocks(counts.rated.shape, work, threads)
-
-
-def _means_at(problem: Problem, state: State) -> Any:
-    """Return the means of what has rates: single entries, or the entries of a batch together."""
-    return GroupMeans(problem, state) if problem.counts.has_factors else _Means(problem, state)
+    return in_row_blocks(counts.shape, work, threads)
 
 
 class _Means:
-    """Means of entries of some rows, with exposures but without rates."""
+    """Means of entries of some rows, with exposures and factors of batches but without rates."""
 
     def __init__(self, problem: Problem, state: State) -> None:
-        plain: Any = problem.counts.plain
+        self.counts: Any = problem.counts
+        plain = self.counts.plain
         loadings, components = (np.asarray(side.matrix, np.float64) for side in state)
         self.factors = plain.exposed_loadings(loadings), plain.exposed_components(components)
 
     def of(self, rows: slice) -> Array:
-        return np.asarray(self.factors[0][rows] @ self.factors[1])
+        means, counts = np.asarray(self.factors[0][rows] @ self.factors[1]), self.counts
+        return means if counts.factors is None else means * counts.factors[counts.batches.codes[rows]]
 
 
-def _entries(counts: Any, rows: slice, means: Any) -> Entries:
+def _entries(counts: Any, rows: slice, means: _Means) -> Entries:
     """Return the expected rates of some rows."""
     (x, hidden), s, rho = counts.entries(rows), counts.of_entries(counts.dispersions, rows), means.of(rows)
     rates, gain = counts.noise.expected_rates(x, rho, s, hidden)

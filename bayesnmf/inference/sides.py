@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.inference.batch_factors import problem_at
 from bayesnmf.inference.missing import (
     differs,
     exposure_given_totals,
@@ -20,25 +21,14 @@ from bayesnmf.inference.missing import (
     missing_exposure_of_loadings,
     with_missing_totals,
 )
-from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.rates import rated_problem
+from bayesnmf.inference.problem import Problem, State, spread_at
 from bayesnmf.inference.side import Side, Summary, empty_side
-from bayesnmf.kernels.cpu.allocation import Sides, Spread, Totals, expected_allocations, gathers_columns
+from bayesnmf.kernels.cpu.allocation import Sides, Totals, expected_allocations, gathers_columns
 from bayesnmf.kernels.cpu.dense import dense_allocations, is_dense
 from bayesnmf.kernels.cpu.factors import largest_imbalance
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.values import on_host, separate_scale
 from bayesnmf.types import Array
-
-
-def spread_at(counts: Counts, state: State) -> Spread | None:
-    """Return the spreads of counts that cluster, for the geometric means of a state; None for other counts."""
-    found: Spread | None = counts.spread(*(_factor_of(side) for side in state))
-    return found
-
-
-def _factor_of(side: Side) -> Array | None:
-    return None if side.log_shift is None else np.exp(np.asarray(side.log_shift, np.float64).ravel())
 
 
 def in_own_unit(side: Side) -> Side:
@@ -252,14 +242,14 @@ def update_components(problem: Problem, state: State, total: Array, *, reuse: bo
 
 
 def with_rates_at(problem: Problem, state: State, threads: int | None = None, moving: Array | None = None) -> Problem:
-    """Return the problem with the expected rates at a state; the problem itself where counts have no rates.
+    """Return the problem with the expected factors and rates at a state; the problem itself where counts have none.
 
     With `moving`, booleans (n,), the other rows keep the rates that they have; factors of batches, which belong to all
     rows together, then stay.
     """
     if not problem.counts.waits_for(state, moving):
         return problem
-    return rated_problem(problem, state, threads, moving)
+    return problem_at(problem, state, threads, moving)
 
 
 def objective(problem: Problem, state: State, loglik: float) -> float:
@@ -268,7 +258,9 @@ def objective(problem: Problem, state: State, loglik: float) -> float:
     It is ``ℓ − Σ_k (Σ_i r_i Eθ_ik)(Σ_j c_j Eβ_kj) − Σ log X! + penalty(θ) + penalty(β)``, with ℓ = Σ X log(r c UV) and
     UV from the allocation step at `state`. The penalty is the log prior density of a mode or a draw, −KL of a q.
     """
-    problem = with_rates_at(problem, state)
+    given, problem = problem, with_rates_at(problem, state)
+    if problem is not given and problem.counts.in_clusters:  # which depend on the factors that have changed
+        loglik = allocate(problem, state, None, "loadings").loglik
     counts, (loadings, components) = problem.counts, state
     loglik += loadings.shift(counts)
     if components.log_shift is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from scipy.special import gammaln, xlogy
+from scipy.special import digamma, gammaln, polygamma, xlogy
 
 from bayesnmf.checks import check_choice, check_dispersion
 from bayesnmf.noise.abilities import LEAST, WHOSE, Dispersed, FeatureGroups, Noise, WithRates
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bayesnmf.kernels.cpu import dispersed_draws as kernel
 
 SMALL = 1e-4  # dispersions below which log(1 + s) / s and its derivatives are series
+MANY = 20.0  # 1/s from which on log Γ is a series
 SMALL_MEAN = 1e-3  # αρ below which derivatives are series
 CENTRE, WIDTH = np.log(0.3), 2.0  # of the normal prior of the logarithm of a dispersion
 
@@ -34,6 +35,29 @@ def exposure_of(dispersion: Any) -> Any:
     """Return e = log(1 + s) / s, the mean number of clusters of one count."""
     s = np.maximum(dispersion, LEAST)
     return np.where(s < SMALL, 1 - s / 2 + s * s / 3, np.log1p(s) / s)
+
+
+def log_rising(x: Array, s: Any) -> tuple[Array, Array, Array]:
+    """Return L(x, 1, s) = log Γ(x + 1/s) − log Γ(1/s) + x log s, and both derivatives in log s, of x ≥ 0 of any kind.
+
+    For 1/s above `MANY` from the series of Stirling, whose leading terms are cancelled beforehand.
+    """
+    a = 1.0 / np.maximum(s, LEAST)
+    if a < MANY:
+        once, twice = digamma(a + x) - digamma(a) - x / a, polygamma(1, a + x) - polygamma(1, a) + x / a**2
+        return gammaln(a + x) - gammaln(a) - x * np.log(a), -a * once, a * once + a * a * twice
+    y, both = x / a, a + x
+    ends = [end - start for end, start in zip(_stirling(both), _stirling(a), strict=True)]
+    once = np.log1p(y) - y + y / (2 * both) + ends[1]
+    curved = x * x / both - x * (a + both) / (2 * both**2) + a * a * ends[2]
+    return (both - 0.5) * np.log1p(y) - x + ends[0], -a * once, a * once + curved
+
+
+def _stirling(z: Any) -> tuple[Any, Any, Any]:
+    """Return what the series of log Γ(z) adds to (z − ½) log z − z + ½ log 2π, and both derivatives."""
+    v = 1 / z
+    found = v / 12 - v**3 / 360 + v**5 / 1260
+    return found, -(v**2) / 12 + v**4 / 120 - v**6 / 252, v**3 / 6 - v**5 / 30 + v**7 / 42
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,7 +328,7 @@ class NegativeBinomial(WithRates):
         """Return ΣL, Σ(x − W) and Σ(x − 2W + V) at λ = 1 of each row, or feature if the dispersions are theirs."""
         from bayesnmf.kernels.cpu.clusters import cluster_sums
 
-        matrix = counts.transposed if self.by_feature else counts.rated
+        matrix = counts.transposed if self.by_feature else counts.matrix
         ones, s = [np.ones((length, 1)) for length in matrix.shape], self.of_lines(dispersions)
         return cluster_sums(matrix, ones[0], ones[1].T, (np.broadcast_to(s, len(ones[0])).copy(), None))
 

@@ -343,7 +343,7 @@ RULES: tuple[Rule, ...] = (
     Rule(BATCH, methods(*FACTORED), "which has no such factors", cure="leave batch out"),
     Rule(BATCH, FREE_TOTALS, "and factors change them", cure="use model='dirichlet_gamma'"),
     Rule(BATCH, ONE_MATRIX),
-    Rule(BATCH, POISSON_NOISE, "with which factors are not conjugate"),
+    # XX
     Rule(BATCH, CPU),
     Rule(BATCH, UNCOLLAPSED, "and factors change exposures"),
     Rule(BATCH, algorithms(lambda each: each.rates), "which holds exposures"),

@@ -64,8 +64,8 @@ def factors_at(problem: Problem, state: State) -> FittedBatches:
     names, a, mean = counts.batches.names, counts.shape_of_factors, counts.factors
     if counts.held:
         return FittedBatches(names, a, mean)
-    shape = counts.rated.toarray() + a
-    return FittedBatches(names, a, mean, Gamma(shape, shape / mean), counts.learned)
+    shape = counts.counted + a
+    return FittedBatches(names, a, mean, Gamma(shape, shape / mean), counts.learns_shape)
 
 
 STREAM = 3  # of random numbers, beside those of draws of both sides with the same seed

@@ -236,7 +236,7 @@ def sample_around(
     rng = np.random.default_rng([seed, STREAM])
     counts, schedule = fit.working_counts.as_type(np.float64), Schedule(*number, 1)
     if fit.batch is not None:
-        counts = replace(counts, learned=fit.batch.learned)  # type: ignore[call-arg]
+        counts = replace(counts, learns_shape=fit.batch.learned)  # type: ignore[call-arg]
     prior: Any = fit.priors.loadings
     components = stated_components(fit.priors.components)
     problem = Problem(counts, prior, components, Draw(rng, threads), Draw(rng, threads))

@@ -20,7 +20,7 @@ from bayesnmf.fitting.problems import draws_problem, point_or_mean_field
 from bayesnmf.inference.checkpoints.exact import from_bytes, recall, to_bytes
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.sampling import gibbs
-from bayesnmf.inference.sampling.clusters import DispersionDraws
+from bayesnmf.inference.sampling.clusters import DrawnBeside
 from bayesnmf.inference.sampling.gibbs import Allocating, Entries, sweep
 from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings, given_totals, with_rates_at
 from bayesnmf.inference.starts.states import given_state
@@ -339,7 +339,7 @@ def rounds_of_geweke(number, alter=lambda problem: problem, seed=3):
         counts = as_counts(rng.poisson(means * rng.gamma(1 / alpha, 1.0, means.shape) * alpha))
         noise = NegativeBinomial("quadratic", alpha)
         problem = draws_problem(working_counts(counts, noise, given_totals=False, learned=True), priors, rng)
-        state, dispersion = given_state(problem, loadings, components), DispersionDraws(problem, rng, 1)
+        state, dispersion = given_state(problem, loadings, components), DrawnBeside(problem, rng, 1)
         dispersion.length = np.array([2.0])
         dispersion.draw(state)
         state, _ = sweep(alter(dispersion.problem), state, rng, 1)

@@ -17,6 +17,7 @@ import numpy as np
 
 from bayesnmf.inference.blocked.passes import Pass, pass_over_rows
 from bayesnmf.inference.dispersion import DispersionLearner
+from bayesnmf.inference.evidence_of_dispersion import Evidence, ShapeEvidence
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side, empty_side
 from bayesnmf.inference.sides import Where, with_rates_at
@@ -135,13 +136,25 @@ def best_scales(power: Array, up: Array, down: Array) -> Array:
 class BatchLearner(DispersionLearner):
     """Moves the scales that counts do not tell apart to their best, and learns the shape of factors, at each state."""
 
+    def evidence_at(self, problem: Problem, state: State) -> Evidence:
+        """Return what the expected factors at a state say of their shape."""
+        counts: Any = with_rates_at(problem, state, self.threads).counts
+        return ShapeEvidence.at(counts)
+
+    def may_fall(self, problem: Problem) -> bool:
+        """Return whether a step of Newton's method may lower the objective."""
+        return True
+
     def __call__(self, problem: Problem, state: State) -> tuple[Problem, State]:
         """Return the problem with a new shape and new priors, if these are learned, and the state of better scales."""
         problem = with_rates_at(problem, state, self.threads)
         counts: Any = problem.counts
         if not counts.held:
             basis = problem.loadings_summary.basis
-            state, _ = along_both(problem, state, lambda prior, side, _: terms_of_side(prior, side, basis), best_scales)
-        if counts.learned:
+            state, factors = along_both(
+                problem, state, lambda prior, side, _: terms_of_side(prior, side, basis), best_scales
+            )
+            problem = replace(problem, counts=replace(counts, factors=factors))
+        if counts.learns_shape:
             problem = self._with_dispersion(problem, state)
         return (problem, state) if self.then is None else self.then(problem, state)

@@ -89,16 +89,15 @@ class Reached:
         )
 
     @property
-    def learned(self) -> tuple[Distribution, Distribution, Array | None]:
-        """Both priors, and the dispersions of the counts if they have any."""
+    def learned(self) -> tuple[Distribution, Distribution, Any]:
+        """Both priors, and what has been learned of the noise and of factors of batches, if the counts have any."""
         problem = self.problem
-        return problem.loadings_prior, problem.components_prior, getattr(problem.counts, "dispersions", None)
+        return problem.loadings_prior, problem.components_prior, problem.counts.memory
 
     @learned.setter
-    def learned(self, kept: tuple[Distribution, Distribution, Array | None]) -> None:
-        loadings, components, dispersions = kept
-        counts: Any = self.problem.counts
-        counts = counts if dispersions is None else counts.with_dispersions(dispersions)
+    def learned(self, kept: tuple[Distribution, Distribution, Any]) -> None:
+        loadings, components, memory = kept
+        counts = self.problem.counts.recalled(memory)
         self.problem = replace(self.problem, counts=counts, loadings_prior=loadings, components_prior=components)
 
     def ascent(self) -> Ascent:

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from bayesnmf.data.dispersed import LEAST
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Reached, evaluate_state
 from bayesnmf.inference.ascent.course import Progress, Schedule
 from bayesnmf.inference.checkpoints.slots import next_slot
-from bayesnmf.inference.evidence_of_dispersion import evidence_at
+from bayesnmf.inference.evidence_of_dispersion import ShapeEvidence, evidence_at
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import side_like
 from bayesnmf.inference.sides import conditional_of, given_totals
@@ -54,7 +53,7 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
         place = evaluate(logs)
         if not np.isfinite(place.value):
             return np.inf, np.zeros_like(logs)
-        gradient = np.append(gradient_of_logs(place), slope_of_dispersions(place, schedule.threads))
+        gradient = np.append(gradient_of_logs(place), slope_of_parameters(place, schedule.threads))
         gradient[np.abs(gradient) < NEGLIGIBLE] = 0  # else L-BFGS's first step, 1 / its length, would overflow
         return -place.value, -gradient
 
@@ -69,7 +68,7 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
 
     with course:
         if reach(evaluate_state(problem, state, schedule.threads)):
-            start = np.append(logs_of_state(state), np.log(learned_dispersions(problem)))
+            start = np.append(logs_of_state(state), np.log(problem.counts.parameters))
             message = _run_lbfgs(negative, start, accept, schedule.max_iter)
             course.end(True, f"no step raises the objective ({message})")
     if not course.interrupted:
@@ -85,26 +84,20 @@ def _run_lbfgs(negative: Callable[[Array], Any], start: Array, accept: Callable[
     return found.message
 
 
-def learned_dispersions(problem: Problem) -> Array:
-    """Return the dispersions that are learned, (n,), (m,), (1,) or (0,)."""
-    counts: Any = problem.counts
-    return np.asarray(counts.dispersions) if counts.learned else np.zeros(0)
-
-
 def at_logs(problem: Problem, like: State, logs: Array) -> tuple[Problem, State]:
-    """Return the problem and the state with the given logarithms, those of learned dispersions last."""
-    state, number = state_of_logs(problem, like, logs), len(learned_dispersions(problem))
+    """Return the problem and the state with the given logarithms, those of what else is learned last."""
+    state, number = state_of_logs(problem, like, logs), len(problem.counts.parameters)
     if number:
-        counts: Any = problem.counts
-        dispersions = np.clip(np.exp(logs[len(logs) - number :]), LEAST, counts.noise.largest)
-        problem = replace(problem, counts=counts.with_dispersions(dispersions))
+        problem = replace(problem, counts=problem.counts.with_parameters(np.exp(logs[len(logs) - number :])))
     return problem, state
 
 
-def slope_of_dispersions(here: Iterate, threads: int | None) -> Array:
-    """Return the derivatives of the objective by the logarithms of learned dispersions."""
-    dispersions = learned_dispersions(here.problem)
-    return evidence_at(here.problem, here.state, threads).slope(dispersions) if len(dispersions) else dispersions
+def slope_of_parameters(here: Iterate, threads: int | None) -> Array:
+    """Return the derivatives of the objective by the logarithms of learned dispersions, and of 1/a of factors."""
+    counts: Any = here.problem.counts
+    learned = [evidence_at(here.problem, here.state, threads)] if counts.learned else []
+    learned += [ShapeEvidence.at(counts)] if counts.has_factors and counts.learns_shape else []
+    return np.concatenate([np.zeros(0), *(each.slope(each.values) for each in learned)])
 
 
 def logs_of_state(state: State) -> Array:

@@ -18,7 +18,7 @@ from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Steps, 
 from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.blocked.passes import Pass, pass_over_rows, totals_of
 from bayesnmf.inference.missing import differs, imputes
-from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.problem import Problem, State, spread_at
 from bayesnmf.inference.side import MeanField, Mode, Side, side_like
 from bayesnmf.inference.sides import (
     Where,
@@ -27,7 +27,6 @@ from bayesnmf.inference.sides import (
     given_totals,
     in_own_unit,
     objective,
-    spread_at,
     update_components,
     updated_side,
     with_rates_at,

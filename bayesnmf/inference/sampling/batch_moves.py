@@ -31,7 +31,7 @@ def with_batch_moves(problem: Problem, state: State, rng: np.random.Generator) -
     Factors are None where there are none to draw.
     """
     counts = problem.counts
-    if counts.held or not counts.has_factors:
+    if counts.held or counts.factors is None:
         return state, None
     if moves_simplex(problem):
         problem, state = _with_simplex_moves(problem, state, rng)

@@ -5,7 +5,7 @@ sampler works as it is. A count that comes in clusters says as much of its mean 
 clusters as (λ / s) log(1 + s): at s = 1, 4 and 8 they hold back 28, 50 and 60 % of what a sweep could move.
 
 The dispersion is drawn given the means, with the clusters summed out: a Metropolis step in log s of a length that the
-curvature at the first state gives.
+curvature at the first state gives. Factors of batches are drawn given the clusters, or the rates.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ import numpy as np
 from bayesnmf.data.batched import SHAPE
 from bayesnmf.data.dispersed import LEAST
 from bayesnmf.inference.blocked.passes import Pass, pass_over_rows
-from bayesnmf.inference.evidence_of_dispersion import evidence_at
-from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.batch_factors import means_of_batches
+from bayesnmf.inference.evidence_of_dispersion import Evidence, ShapeEvidence, evidence_at
+from bayesnmf.inference.problem import Problem, State, spread_at
 from bayesnmf.inference.rates import with_drawn_rates
 from bayesnmf.inference.sampling.effects import EffectDraws, draw_scale_moves
-from bayesnmf.inference.sides import Where, spread_at
+from bayesnmf.inference.sides import Where, with_rates_at
 from bayesnmf.kernels.cpu.clusters import cluster_sums, drawn_clusters
+from bayesnmf.kernels.cpu.draws import gamma_draws
 from bayesnmf.kernels.cpu.likelihood import entry_rates
 from bayesnmf.noise.abilities import DISPERSION
 from bayesnmf.priors import Distribution
@@ -73,32 +75,63 @@ def log_likelihood_at(problem: Problem, state: State, threads: int | None) -> fl
     return float(pass_over_rows(problem, state, add, Pass(writes=False))[0].more)
 
 
-class DispersionDraws:
-    """Draws beside both sides, of the dispersion if it is learned, and of effects; the problem changes with them.
+class Metropolis:
+    """Steps in the logarithms of what is learned, of a length that the curvature at the first state gives.
+
+    Attributes
+    ----------
+    length : ndarray or None
+        Length of the steps in each; None before the first.
+    """
+
+    def __init__(self) -> None:
+        self.length: Array | None = None
+
+    def draw(self, evidence: Evidence, rng: np.random.Generator) -> Array:
+        """Return new values, given what a state says of them."""
+        s = evidence.values
+        if self.length is None:
+            s = evidence.best(s)
+            self.length = REACH * evidence.deviation(s)
+        now, noise = evidence.log_density(s), evidence.noise
+        for _ in range(STEPS):
+            new = s * np.exp(self.length * rng.standard_normal(len(s)))
+            there = evidence.log_density(np.clip(new, LEAST, noise.largest))
+            inside = (new >= LEAST) & (new <= noise.largest) & ~noise.held
+            kept = (np.log(rng.random(len(s))) < there - now) & inside
+            s, now = np.where(kept, new, s), np.where(kept, there, now)
+        return s
+
+
+class DrawnBeside:
+    """Draws beside both sides: of dispersions, effects and factors of batches. The problem changes with them.
+
+    Given the clusters or the rates of a state, which are drawn for it, the shape of factors and then these are drawn as
+    of Poisson counts.
 
     Attributes
     ----------
     problem : Problem
-        Problem with the current dispersion, and the current effects of covariates.
+        Problem with what is learned, and the current effects of covariates, but without drawn factors.
     memory : tuple
         What a checkpoint keeps.
     """
 
     def __init__(self, problem: Problem, rng: np.random.Generator, threads: int | None) -> None:
         self.problem, self.rng, self.threads = problem, rng, threads
-        self.length: Array | None = None
-        self._drawn: Any = None  # the counts with the current factors of batches
+        self.steps, self.steps_of_shape = Metropolis(), Metropolis()
+        self.factors: Array | None = None
         prior: Any = problem.loadings_prior
         self.effects = EffectDraws(prior) if prior.has_effects else None
 
     @property
     def drawn(self) -> dict[str, Array]:
-        """What is drawn beside both sides, by name."""
-        own = self.dispersions
-        dispersions = {} if own is None else {DISPERSION: own}
-        if own is not None and self.problem.counts.has_factors:
-            dispersions = {SHAPE: np.asarray(1.0 / own)}
-        return dispersions if self.effects is None else {**dispersions, **self.effects.drawn}
+        """What is drawn beside both sides and factors, by name."""
+        counts: Any = self.problem.counts
+        found = {DISPERSION: counts.dispersions} if counts.learned else {}
+        if counts.has_factors and counts.learns_shape:
+            found[SHAPE] = np.array([counts.shape_of_factors])
+        return found if self.effects is None else {**found, **self.effects.drawn}
 
     def draw_effects(self, loadings: Array, components: Array) -> Array | None:
         """Draw effects given both sides; return logarithms of factors of the components, (K,), None without any."""
@@ -124,31 +157,12 @@ class DispersionDraws:
     @property
     def given(self) -> Problem:
         """The problem with the current factors of batches, if the counts are in batches."""
-        return self.problem if self._drawn is None else replace(self.problem, counts=self._drawn)
-
-    @property
-    def factors(self) -> Array | None:
-        """The current factors of batches, (B, m); None if there are none to draw."""
-        return None if self._drawn is None else self._drawn.factors
-
-    def take_factors(self, factors: Array | None) -> None:
-        """Take factors of batches (B, m) that have moved together with both sides; None changes nothing."""
-        if factors is not None:
-            self._drawn = replace(self._drawn, factors=factors)
-
-    @property
-    def active(self) -> bool:
-        """Whether there is a dispersion to draw."""
-        return bool(self.problem.counts.learned)
-
-    @property
-    def dispersions(self) -> Array | None:
-        """The current dispersions; None if they are not drawn."""
-        return self.problem.counts.dispersions if self.active else None  # type: ignore[attr-defined]
+        counts: Any = self.problem.counts
+        return self.problem if self.factors is None else self._with(counts.with_factors(self.factors, drawn=True))
 
     @property
     def memory(self) -> Any:
-        own = None if not self.active else (self.dispersions, self.length)
+        own = self.problem.counts.memory, self.steps.length, self.steps_of_shape.length, self.factors
         return own if self.effects is None else (own, self.effects.memory)
 
     @memory.setter
@@ -156,37 +170,36 @@ class DispersionDraws:
         if self.effects is not None:
             kept, self.effects.memory = kept
             self._take_effects(self.effects.prior)
-        if kept is not None:
-            dispersions, self.length = kept
-            self._take(dispersions)
+        memory, self.steps.length, self.steps_of_shape.length, self.factors = kept
+        self.problem = self._with(self.problem.counts.recalled(memory))
 
     def draw(self, state: State) -> None:
-        """Draw the dispersion given a state, and then the factors of batches."""
-        if self.active:
-            self._draw_dispersion(state)
-        counts = self.problem.counts
-        if counts.has_factors and not counts.held:
-            self._drawn = with_drawn_rates(self.problem, state, int(self.rng.integers(2**63)), self.threads).counts
-
-    def _draw_dispersion(self, state: State) -> None:
-        evidence = evidence_at(self.problem, state, self.threads)
-        s: Any = self.dispersions
-        if self.length is None:
-            s = evidence.best(s)
-            self.length = REACH * evidence.deviation(s)
+        """Draw the dispersion given a state, and then the shape and the factors of batches."""
         counts: Any = self.problem.counts
-        now, held = evidence.log_density(s), counts.noise.held
-        for _ in range(STEPS):
-            new = s * np.exp(self.length * self.rng.standard_normal(len(s)))
-            there = evidence.log_density(np.clip(new, LEAST, counts.noise.largest))
-            inside = (new >= LEAST) & (new <= counts.noise.largest) & ~held
-            kept = (np.log(self.rng.random(len(s))) < there - now) & inside
-            s, now = np.where(kept, new, s), np.where(kept, there, now)
-        self._take(s)
+        draws_factors = counts.has_factors and not counts.held
+        if draws_factors and self.factors is None and not counts.summed_out:
+            first: Any = with_rates_at(self.problem, state, self.threads).counts
+            self.factors = first.factors
+        if counts.learned:
+            evidence = evidence_at(self.given, state, self.threads)
+            self.problem = evidence.taken(self.problem, self.steps.draw(evidence, self.rng))
+        if draws_factors:
+            self._draw_factors(state)
+
+    def _draw_factors(self, state: State) -> None:
+        given = self.given, state, seed_of_noise(self.problem, self.rng), self.threads
+        counts: Any = self.problem.counts
+        means = means_of_batches(with_rates(*given), state)
+        counted = counts.batches.totals(with_clusters(*given).counts) if counts.in_clusters else counts.of_batches
+        if counts.learns_shape:
+            evidence = ShapeEvidence(counts, counted, means)
+            self.problem = evidence.taken(self.problem, self.steps_of_shape.draw(evidence, self.rng))
+            counts = self.problem.counts
+        shapes = counted + counts.shape_of_factors
+        self.factors = gamma_draws(shapes, int(self.rng.integers(2**63)), 1) / (means + counts.shape_of_factors)
+
+    def _with(self, counts: Any) -> Problem:
+        return replace(self.problem, counts=counts)
 
     def _take_effects(self, prior: Distribution) -> None:
         self.problem = replace(self.problem, loadings_prior=prior)
-
-    def _take(self, dispersions: Array) -> None:
-        counts: Any = self.problem.counts
-        self.problem = replace(self.problem, counts=counts.with_dispersions(dispersions))

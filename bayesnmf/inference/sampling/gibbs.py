@@ -30,7 +30,7 @@ from bayesnmf.inference.missing import imputes, seeds_of_missing
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.batch_moves import with_batch_moves
 from bayesnmf.inference.sampling.clusters import (
-    DispersionDraws,
+    DrawnBeside,
     log_likelihood_at,
     seed_of_noise,
     with_clusters,
@@ -137,7 +137,7 @@ def sweep(problem: Problem, state: State, rng: np.random.Generator, threads: int
     state = update_components(given, State(loadings, state.components), found.components.T)
     if not problem.fixed_components and moves_scales(problem):
         state = with_scale_moves(problem, state, rng)
-    return with_batch_moves(problem, state, rng)[0], log_joint  # factors are drawn again before they are kept
+    return state, log_joint
 
 
 def _plus(one: RowSums | None, two: RowSums | None) -> RowSums | None:
@@ -151,12 +151,12 @@ class Sweeps(Protocol):
     ----------
     progress : callable or None
         What a long sweep calls now and then, so that it can raise an exception.
-    dispersion : DispersionDraws
+    dispersion : DrawnBeside
         Dispersion and effects of the last draw.
     """
 
     progress: Progress | None
-    dispersion: DispersionDraws
+    dispersion: DrawnBeside
 
     def __call__(self, keep: bool) -> tuple[State, float]:
         """Return the next state and its log joint, first those of the start; `keep` says whether it is a draw."""
@@ -253,12 +253,13 @@ class Allocating:
     checkpointed = "state", "rng", "dispersion"
 
     def __init__(self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> None:
-        self.dispersion = DispersionDraws(problem, rng, threads)
+        self.dispersion = DrawnBeside(problem, rng, threads)
         self.state, self.rng, self.threads = state, rng, threads
         self.progress: Progress | None = None
 
     def __call__(self, keep: bool) -> tuple[State, float]:
-        before = self.state
+        before, factors = with_batch_moves(self.dispersion.given, self.state, self.rng)
+        self.dispersion.factors = self.dispersion.factors if factors is None else factors
         self.dispersion.draw(before)
         before = self.dispersion.draw_effects_at(before)
         self.state, log_joint = sweep(self.dispersion.given, before, self.rng, self.threads)
@@ -307,7 +308,7 @@ class Entries:
 
     def __init__(self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> None:
         self.state, self.rng, self.threads = state, rng, threads
-        self.dispersion = DispersionDraws(problem, rng, threads)
+        self.dispersion = DrawnBeside(problem, rng, threads)
         self.progress: Progress | None = None
         self.factors: Factors | None = None
 
@@ -328,7 +329,7 @@ class Entries:
             self.factors.see(self.dispersion.problem)
         if not keep:
             return self.state, np.nan
-        problem = self.dispersion.problem
+        problem = self.dispersion.given
         state = state_of(self.factors, problem)
         return state, objective(problem, state, log_likelihood_at(problem, state, self.threads))
 
@@ -353,7 +354,7 @@ class Entries:
         """Move the scales of features and of rows of batches, beside those of drawn factors of batches."""
         given = self.dispersion.given
         moved, of_batches = with_batch_moves(given, state_of(factors, given), self.rng)
-        self.dispersion.take_factors(of_batches)
+        self.dispersion.factors = self.dispersion.factors if of_batches is None else of_batches
         factors.theta[0] = moved.loadings.matrix * factors.rows
         factors.beta[0] = moved.components.matrix.T * factors.features
 
@@ -395,7 +396,7 @@ class Reassigning:
     def __init__(self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> None:
         self.problem, self.state, self.rng, self.threads = problem, state, rng, threads
         self.progress: Progress | None = None
-        self.dispersion = DispersionDraws(problem, rng, threads)
+        self.dispersion = DrawnBeside(problem, rng, threads)
         rank, m = state.components.matrix.shape
         self.urn = urn_of(problem.loadings_prior, problem.components_prior, rank, m)  # type: ignore[arg-type]
         self.tokens: Tokens | None = None

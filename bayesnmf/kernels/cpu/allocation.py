@@ -23,6 +23,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.extending import overload
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk, with_globals
@@ -219,7 +220,7 @@ class _ShareBlock(NonzeroBlock):
                     on.store(on.multiply_add(ratio, u, on.load(self.received, place)), self.received, place)
 
 
-Spread = tuple[Array, Array | None]
+Spread = tuple[Array, Array | tuple[Array, Array] | None]  # of rows; of features, maybe of groups (G, m) and codes (n,)
 weigh_block = share_block(scatter=False, take_log=False)
 
 
@@ -229,6 +230,17 @@ def spread_of_entry(own: float, spreads: Any, j: int) -> float:
     if spreads is None:
         return own
     return own * spreads[j]
+
+
+def spreads_of_row(spreads: Any, i: int) -> Any:
+    """Return the spreads of features in a row: those of all rows, or of the group of the row; None without any."""
+
+
+@overload(spreads_of_row, strict=False)
+def _spreads_of_row(spreads: Any, i: int) -> Any:
+    if isinstance(spreads, types.BaseTuple):
+        return lambda spreads, i: spreads[0][spreads[1][i]]
+    return lambda spreads, i: spreads
 
 
 @compiled_on_disk(nogil=True)
@@ -254,7 +266,7 @@ def share_out_underflowed(
                     j = indices[p + q]
                     x = values[p + q]
                     if spread is not None:  # one cluster, whose size has the rest of L: Σ log ts from t = 1 on
-                        s = spread_of_entry(spread[0][i], spread[1], j)
+                        s = spread_of_entry(spread[0][i], spreads_of_row(spread[1], i), j)
                         loglik += (x - 1.0) * np.log(s) + math.lgamma(x)
                         x = 1.0
                     loglik += share_out_entry(x, u, V[j], A[i, :rank], Bt[j, :rank])
@@ -335,8 +347,8 @@ def _share_out(
             if spread is None:
                 lost |= share_entries(p, entries, indices, values, u, V, kept, received, sums, least, None, None)
             else:
-                own = spread[0][i]
-                lost |= share_entries(p, entries, indices, values, u, V, kept, received, sums, least, own, spread[1])
+                own, of_row = spread[0][i], spreads_of_row(spread[1], i)
+                lost |= share_entries(p, entries, indices, values, u, V, kept, received, sums, least, own, of_row)
         for k in range(width):
             A[i, k] = u[k] * kept[k]
     return sums.sum(), lost
@@ -395,6 +407,8 @@ def gathers_columns(matrix: csr_array, rank: int, spread: Spread | None = None) 
     (newsgroups, pbmc_facs and nips, once and repeated, K = 20 and 50, one thread and two; `benchmarks/gathering.py`).
     Where counts cluster, their weights take longer than scattering up to K = 20 (pbmc_facs, nips).
     """
+    if spread is not None and isinstance(spread[1], tuple):  # those of groups belong to rows
+        return False
     copies = shard_count(matrix, rank) * matrix.shape[1] * rank
     if copies > 4 * matrix.nnz:
         return True
@@ -425,7 +439,7 @@ def expected_allocations(
         them; otherwise they are scattered.
     sides : {"both", "loadings", "components"}
         Sides to return totals for; the other totals are empty. With "components" alone, ℓ is NaN.
-    spread : tuple of ndarray (n,) and of ndarray (m,) or None, optional
+    spread : tuple of ndarray (n,) and of ndarray (m,), of groups of rows or None, optional
         Spreads of rows and features, above 0, whose product is that of an entry's counts, which then cluster: W and L
         of `bayesnmf.kernels.cpu.rising` take the place of x / λ and x log λ.
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import Spread, spread_of_entry
+from bayesnmf.kernels.cpu.allocation import Spread, spread_of_entry, spreads_of_row
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.draws import normal, stream, uniform
 from bayesnmf.kernels.cpu.rising import rising_sums
@@ -86,7 +86,7 @@ def _sum_rows(
     counts, means, spreads, weights, logs, curvatures = buffers
     for i in range(start, stop):
         a, b = indptr[i], indptr[i + 1]
-        whole = _fill_row(indices[a:b], values[a:b], U[i], V, spread[0][i], spread[1], buffers)
+        whole = _fill_row(indices[a:b], values[a:b], U[i], V, spread[0][i], spreads_of_row(spread[1], i), buffers)
         rising_sums(whole, counts, means, spreads, weights, logs, curvatures)
         total = found = first = second = 0.0
         for p in range(b - a):
@@ -128,7 +128,7 @@ def _expect(
     counts, means, spreads, weights, _, curvatures = buffers
     for i in range(start, stop):
         a, b = indptr[i], indptr[i + 1]
-        whole = _fill_row(indices[a:b], values[a:b], U[i], V, spread[0][i], spread[1], buffers)
+        whole = _fill_row(indices[a:b], values[a:b], U[i], V, spread[0][i], spreads_of_row(spread[1], i), buffers)
         rising_sums(whole, counts, means, spreads, weights, None, curvatures)
         for p in range(b - a):
             clusters[a + p] = means[p] * weights[p]
@@ -172,10 +172,10 @@ def sums_of_entries(counts: Array, means: Array, spreads: Array | float) -> Arra
 def _weigh(counts: Array, means: Array, spread: Any, first: int, start: int, stop: int) -> float:
     at, total = _buffers(counts.shape[1]), 0.0
     for i in range(start, stop):
-        own = spread[0][first + i]
+        own, of_row = spread[0][first + i], spreads_of_row(spread[1], first + i)
         for j in range(counts.shape[1]):
             at.counts[j], at.means[j] = counts[i, j], means[i, j]
-            at.spreads[j] = spread_of_entry(own, spread[1], j)
+            at.spreads[j] = spread_of_entry(own, of_row, j)
         rising_sums(_pad(counts.shape[1], at), at.counts, at.means, at.spreads, at.weights, at.logs, None)
         for j in range(counts.shape[1]):
             means[i, j] = at.weights[j]
@@ -274,7 +274,7 @@ def _draw_clusters(
     for i in range(start, stop):
         a, b = indptr[i], indptr[i + 1]
         state[0] = stream(seed, first_row + i)
-        _fill_row(indices[a:b], values[a:b], U[i], V, spread[0][i], spread[1], buffers)
+        _fill_row(indices[a:b], values[a:b], U[i], V, spread[0][i], spreads_of_row(spread[1], i), buffers)
         for p in range(b - a):
             out[a + p] = _clusters(state, int(buffers.counts[p]), buffers.means[p] / buffers.spreads[p])
 

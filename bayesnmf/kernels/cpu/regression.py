@@ -14,7 +14,7 @@ from numba import types
 from numba.core import cgutils
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import Spread, spread_of_entry
+from bayesnmf.kernels.cpu.allocation import Spread, spread_of_entry, spreads_of_row
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.factors import is_padded, padded_copy, room_for_spreads, sum_rows, whole_vectors
 from bayesnmf.kernels.cpu.rising import cluster_derivatives, cluster_entries
@@ -265,7 +265,7 @@ def _regress(
             gather_entries(first + p, min(step, last - first - p), p, indices, values, V, counts, gathered)
         if spread is not None:
             for p in range(last - first):
-                spreads[p] = spread_of_entry(spread[0][i], spread[1], indices[first + p])
+                spreads[p] = spread_of_entry(spread[0][i], spreads_of_row(spread[1], i), indices[first + p])
         _regress_row(
             counts[:entries], spreads, gathered, mean, expected, out[i, : exposure.shape[1]],
             exposure[i % len(exposure)], less[i % len(less)], rate[i % len(rate)], sweeps, newton_steps, floor, least,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import Spread, least_mean, share_out_entry, spread_of_entry
+from bayesnmf.kernels.cpu.allocation import Spread, least_mean, share_out_entry, spread_of_entry, spreads_of_row
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.factors import padded, room_for_spreads, rows_in_memory, whole_vectors
 from bayesnmf.kernels.cpu.regression import divide_entries, expected_counts, gather_entries, mix_entries
@@ -138,7 +138,7 @@ def _settle(
             gather_entries(first + p, min(step, last - first - p), p, indices, values, V, counts, gathered)
         if spread is not None:
             for p in range(last - first):
-                spreads[p] = spread_of_entry(spread[0][i], spread[1], indices[first + p])
+                spreads[p] = spread_of_entry(spread[0][i], spreads_of_row(spread[1], i), indices[first + p])
         for k in range(rank):
             u[k], mean[k] = begin[i, k], means[i, k]
         updates[i] = _settle_row(
