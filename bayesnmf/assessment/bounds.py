@@ -11,14 +11,15 @@ from bayesnmf.assessment.checks import check_draws_of_bound
 from bayesnmf.checks import check_count, check_method
 from bayesnmf.data.probabilities import log_likelihood, log_likelihood_of_shares
 from bayesnmf.fitting.problems import mean_field_of_fit
-from bayesnmf.inference.blocked.passes import Pass, pass_over_rows
 from bayesnmf.inference.batch_factors import sums_of_means
+from bayesnmf.inference.blocked.passes import Pass, pass_over_rows
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sides import Where, allocate, objective
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import methods_with
-from bayesnmf.priors import matrix
+from bayesnmf.priors import Gamma, matrix
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.results.batches import widened
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.record import FitRecord
 
@@ -61,7 +62,7 @@ def elbo_marginal(fit: FitRecord, draws: int = 200, seed: int = 0) -> Estimate:
     """Estimate the bound with allocations summed out, E_q log p(X|θβ) − KL(q), which is at least `elbo_augmented`.
 
     The expected log-likelihood is a mean over independent draws of q, at least 2; the other terms are exact. Factors of
-    batches are integrated out. Counts on disk are read once for each draw, and the draws are those in memory.
+    batches are integrated out, but with another noise drawn from q, too. Counts on disk are read once for each draw, and the draws are those in memory.
 
     See Also
     --------
@@ -79,8 +80,23 @@ def elbo_marginal(fit: FitRecord, draws: int = 200, seed: int = 0) -> Estimate:
     rng = np.random.default_rng(check_count(seed, "seed", minimum=0))
     problem, state = state_of_fit(fit)
     logliks = np.array([_loglik_of_draw(fit, problem, state, rng) for _ in range(draws)])
-    penalty = state.loadings.penalty + state.components.penalty
+    penalty, counts = state.loadings.penalty + state.components.penalty, problem.counts
+    if counts.has_factors and not counts.summed_out:  # type: ignore[attr-defined]
+        penalty -= _factors_of(fit).kl(_prior_of_factors(fit))
     return Estimate(float(logliks.mean() + penalty), float(logliks.std(ddof=1) / np.sqrt(draws)))
+
+
+def _factors_of(fit: FitRecord) -> Gamma:
+    """Return q of the factors of batches."""
+    assert fit.batch is not None
+    assert fit.batch.q is not None
+    return fit.batch.q
+
+
+def _prior_of_factors(fit: FitRecord) -> Gamma:
+    """Return the prior of each of them."""
+    assert fit.batch is not None
+    return Gamma(fit.batch.shape, fit.batch.shape).broadcast(fit.batch.mean.shape)
 
 
 def _loglik_of_draw(fit: FitRecord, problem: Problem, state: State, rng: np.random.Generator) -> float:
@@ -90,13 +106,17 @@ def _loglik_of_draw(fit: FitRecord, problem: Problem, state: State, rng: np.rand
     first.rows(slice(0, 1)).draw(rng)  # takes from `rng` what all rows together take
     q: Any = state.components.conditional
     components = state.components.matrix if q is None else matrix(q.draw(rng))
+    whole: Any = problem.counts
+    factors = _factors_of(fit).draw(rng) if whole.has_factors and not whole.summed_out else None
 
     def add(part: Problem, here: State, at: Where) -> tuple[None, None, Any]:
         q: Any = here.loadings.conditional
         loadings = matrix(q.draw_rows(deepcopy(at_rows), at.rows.start))
         counts, noise = part.counts.plain, part.counts.noise  # that of these rows
         means = counts.exposed_loadings(loadings), counts.exposed_components(components)
-        if part.counts.has_factors:
+        if factors is not None:
+            means = widened(counts.batch.codes, *means, factors)
+        elif part.counts.has_factors:
             found = log_likelihood(POISSON, counts, *means, given_totals=False)
             return None, None, np.append(sums_of_means(part.counts, *means), found)
         if given_totals:
@@ -104,7 +124,6 @@ def _loglik_of_draw(fit: FitRecord, problem: Problem, state: State, rng: np.rand
         return None, None, log_likelihood(noise, counts, *means, given_totals=False)
 
     found = pass_over_rows(problem, state, add, Pass(writes=False))[0].more
-    whole: Any = problem.counts
-    if whole.has_factors:
+    if whole.has_factors and factors is None:
         return float(whole.log_of_means(found[:-1].reshape(whole.of_batches.shape)) + float(found[-1]))
     return float(found)

@@ -41,7 +41,7 @@ class PoweredCounts(WrappedCounts):
         """Return counts with their likelihood to this power."""
         exposure, scaled = power * np.broadcast_to(counts.row_factor[:, 0], counts.shape[:1]), counts.times(power)
         names = counts.row_names, counts.feature_names
-        more: Any = {"scaled": scaled, "power": power}
+        more: Any = {"scaled": scaled, "power": power, "batch": counts.batch}
         return cls(scaled.matrix, *names, exposure, counts.feature_exposure, counts.mask, **more)
 
     @property
@@ -53,7 +53,7 @@ class PoweredCounts(WrappedCounts):
         """Return the same power around other scaled counts, or around some rows of these."""
         exposure, names = self.row_exposure, (inner.row_names, inner.feature_names)
         exposure = exposure if rows is None or exposure is None else exposure[rows]
-        more: Any = {"scaled": inner, "power": self.power}
+        more: Any = {"scaled": inner, "power": self.power, "batch": inner.batch}
         return PoweredCounts(inner.matrix, *names, exposure, inner.feature_exposure, inner.mask, **more)
 
     @cached_property

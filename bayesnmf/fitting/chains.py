@@ -13,16 +13,16 @@ from bayesnmf.fitting.closed_form import fit_closed_form
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem, start_state
 from bayesnmf.inference import alignment
-from bayesnmf.inference.batch_factors import sums_of_means
 from bayesnmf.inference.problem import State
 from bayesnmf.inference.sampling.running_moments import DrawsOnDisk
+from bayesnmf.inference.starts.states import given_state
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.options import VI
 from bayesnmf.options.methods import resolve_options
 from bayesnmf.priors.log_linear import EFFECTS, SHAPES
 from bayesnmf.priors.pair import movable_components, replace_sides
-from bayesnmf.priors.values import Value, separate_scale
-from bayesnmf.results.batches import FittedBatches
+from bayesnmf.priors.values import Value, attach_scale, separate_scale
+from bayesnmf.results.batches import FittedBatches, factors_at
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.mixing import UNJUDGED, judged_parts, mixing, mixing_verdict
 from bayesnmf.results.record import DISPERSION, FitRecord
@@ -104,19 +104,20 @@ def fit_of_draws(
         statistics=statistics,
         estimate=replace(posterior, factors=factors[0]) if factors else posterior,
     )
-    if factors:
-        fit = replace(fit, batch=batches_of_draws(fit, job.counts))
-    return with_mean_effects(with_mean_dispersion(fit, job.counts))
+    fit = with_mean_effects(with_mean_dispersion(fit, job.counts))
+    return replace(fit, batch=batches_of_draws(fit, job.counts)) if factors else fit
 
 
 def batches_of_draws(fit: FitRecord, counts: Any) -> FittedBatches:
-    """Return the factors of batches given the means of drawn loadings, components and shapes."""
-    drawn = (fit.statistics or {}).get(SHAPE)
-    shape = counts.shape_of_factors if drawn is None else float(drawn.mean())
-    means = sums_of_means(counts, fit.expected_loadings, fit.exposed_components)
-    return FittedBatches(
-        counts.batches.names, shape, (counts.of_batches + shape) / (means + shape), None, drawn is not None
-    )
+    """Return the factors of batches given the means of drawn loadings, components, dispersions and shapes."""
+    if counts.learns_shape:
+        assert fit.statistics is not None
+        counts = counts.with_shape(float(fit.statistics[SHAPE].mean()))
+    if counts.learned:
+        counts = counts.with_dispersions(np.atleast_1d(fit.noise.dispersion))  # type: ignore[attr-defined]
+    problem = draws_problem(counts, fit.priors, np.random.default_rng(0))
+    state = given_state(problem, attach_scale(fit.loadings, fit.scale), np.asfortranarray(fit.components))
+    return replace(factors_at(problem, state), q=None)
 
 
 def with_mean_dispersion(fit: FitRecord, counts: Counts) -> FitRecord:

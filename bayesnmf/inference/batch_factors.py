@@ -121,6 +121,6 @@ def _counted(problem: Problem, state: State, threads: int | None) -> Counted:
             return np.asarray((own.batches.members @ found).toarray())
 
         given = replace(problem, counts=replace(counts, factors=np.exp(logs), geometric=np.exp(logs)))
-        return problem.over_rows(state, of_rows, reads=True), means
+        return given.over_rows(state, of_rows, reads=True), means
 
     return in_clusters

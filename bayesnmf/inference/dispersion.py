@@ -80,8 +80,9 @@ class DispersionLearner:
 
 
     def evidence_at(self, problem: Problem, state: State) -> Evidence:
-        """Return what a state says of what is learned."""
-        return evidence_at(problem, state, self.threads)
+        """Return what a state says of what is learned, with the factors of batches that are expected there."""
+        given = with_rates_at(problem, state, self.threads) if problem.counts.has_factors else problem
+        return evidence_at(given, state, self.threads)
 
     def may_fall(self, problem: Problem) -> bool:
         """Return whether a step of Newton's method may lower the objective."""

@@ -261,8 +261,6 @@ REFUSED = [
     ({"batch": [["a"], ["b"]] * 20}, "batch must have one label for each of 40 rows"),
     ({"method": "nuts"}, "batch needs method='map', 'vi' or 'gibbs': found 'nuts'"),
     ({"model": "dirichlet_poisson"}, "batch needs a model of the totals of rows"),
-    ({"noise": "nb1"}, "batch needs noise='poisson': found 'nb1'"),
-    ({"noise": "quasi"}, "batch needs noise='poisson': found 'quasi'"),
     ({"options": VI(algorithm="minibatch")}, "batch needs algorithm='coordinate' or 'settled' or 'gradient'"),
     ({"counts": {"one": COUNTS, "two": COUNTS}}, "batch needs counts of one matrix"),
     ({"model": "poisson"}, "need a proper prior of the loadings: found Gamma(shape=1.0, rate=0.0), with which factors"),

@@ -58,6 +58,10 @@ CASES = {
     "vi, covariates": ("vi", "gamma_poisson", VI(max_iter=16, start="random", threads=1)),
     "gibbs, covariates": ("gibbs", "gamma_poisson", Gibbs(algorithm="allocations", priors=SCALES, **SHORT)),
     "marginal gibbs, covariates": ("gibbs", "dirichlet_poisson", Gibbs(algorithm="marginal", **SHORT)),
+    "vi, batches with nb1": ("vi", "gamma_poisson", VI(max_iter=16, start="random", threads=1)),
+    "gradient, batches with nb2": ("vi", "gamma_poisson", VI(algorithm="gradient", start="svd", max_iter=9, threads=1)),
+    "gibbs, batches with nb2": ("gibbs", "gamma_poisson", Gibbs(algorithm="allocations", start="random", **SHORT)),
+    "marginal gibbs, batches with nb1": ("gibbs", "gamma_poisson", Gibbs(algorithm="marginal", start="random", **SHORT)),
     "smc": ("smc", "gamma_poisson", SMC(runs=2, particles=4, efficiency=0.3, threads=1)),
 }
 # One of each kind of algorithm and of each kind of state that it keeps.
@@ -70,6 +74,8 @@ BRIEF = [
     "marginal gibbs",
     "collapsed gibbs",
     "gibbs, covariates",
+    "vi, batches with nb1",
+    "gibbs, batches with nb2",
     "smc",
 ]
 
@@ -81,6 +87,7 @@ class Killed(BaseException):
 def run(case, checkpoint=None, counts=X, **more):
     method, model, options = CASES[case]
     more |= {"covariates": {"x": np.linspace(-1, 1, len(X)) ** 3}} if "covariates" in case else {}
+    more |= {"batch": ["a", "b"] * 12, "noise": case[-3:]} if "batches" in case else {}
     return bayesnmf.fit(counts, model, 3, method, seed=5, options=options, checkpoint=checkpoint, **more)
 
 
