@@ -1,10 +1,12 @@
 """How often do 90 % intervals contain true values, where counts vary more than Poisson counts?
 
-    python -m benchmarks.noise [--sizes mutations sparse] [--sets 10] [--noises …] [--fitted poisson quasi nb1 nb2]
+    python -m benchmarks.noise [--sizes mutations batches sparse] [--sets 10] [--noises …] [--fitted poisson quasi nb1 nb2]
                                [--out FOLDER] [--table]
 
 Counts are simulated with loadings and components from the priors of the fit, and noise beside that of Poisson counts:
-"rate 0.3" is Gamma noise of 30 % on the rate of every entry, "linear 4" noise with variance (1 + 4) · mean. Each set is
+"rate 0.3" is Gamma noise of 30 % on the rate of every entry, "linear 4" noise with variance (1 + 4) · mean. Sets of the
+size "batches" are those of "mutations" in four batches, whose features have factors with standard deviation 0.22, and
+are fitted with `batch`, by a chain and the mean field, with components unknown. Each set is
 fitted by vi with each noise, with components unknown and, but for negative binomial noise, known. The share of true
 loadings, components and expected counts inside the intervals of a chain from the fit (250 draws, the default of
 `Fit.with_intervals("sampled")`), of linear response and of the mean field, with a standard error over the sets.
@@ -20,7 +22,7 @@ import warnings
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -31,37 +33,58 @@ from bayesnmf import VI, Dirichlet, Gamma, Priors
 from bayesnmf.inference.alignment import match_components
 
 Array = NDArray[Any]
-SIZES = {"mutations": (192, 96, 6, 5000, 3), "sparse": (2000, 2000, 8, 200, 1)}  # n, m, K, counts a row, sets
+# n, m, K, counts a row, sets
+SIZES = {"mutations": (192, 96, 6, 5000, 3), "sparse": (2000, 2000, 8, 200, 1), "batches": (192, 96, 6, 5000, 2)}
+BATCHES, SHAPE = 4, 20.0
 NOISES = ("rate 0", "rate 0.1", "rate 0.2", "rate 0.3", "rate 0.4", "rate 0.5", "linear 1", "linear 4")
 FITTED = ("poisson", "quasi", "nb1", "nb2")
 HERE, TAILS, RATES = Path(__file__).parent, (0.05, 0.95), 2000
-SHAPES = {"mutations": (1.0, 0.5), "sparse": (0.5, 0.3)}  # of loadings and components
+SHAPES = {"mutations": (1.0, 0.5), "sparse": (0.5, 0.3), "batches": (1.0, 0.5)}  # of loadings and components
 
 
-def simulated(size: str, noise: str, rng: np.random.Generator) -> tuple[Array, Array, Array, Priors]:
-    """Return counts, true loadings and components, and their priors."""
+class Truth(NamedTuple):
+    """True loadings, components, and factors (B, m) of the batches, which rows have in turn; 1 of a single one."""
+
+    loadings: Array
+    components: Array
+    factors: Array
+
+    @property
+    def codes(self) -> Array:
+        """Batch of each row."""
+        return np.arange(len(self.loadings)) % len(self.factors)
+
+
+def simulated(size: str, noise: str, rng: np.random.Generator) -> tuple[Array, Truth, Priors]:
+    """Return counts, the truth, and the priors."""
     (n, m, rank, total, _), (shape, concentration) = SIZES[size], SHAPES[size]
     rate = shape * rank / total
     loadings = rng.gamma(shape, 1 / rate, (n, rank))
     components = rng.dirichlet(np.full(m, concentration), rank)
-    means, (kind, number) = loadings @ components, noise.split()
+    factors = rng.gamma(SHAPE, 1 / SHAPE, (BATCHES, m)) if size == "batches" else np.ones((1, m))
+    true = Truth(loadings, components, factors)
+    means, (kind, number) = factors[true.codes] * (loadings @ components), noise.split()
     level = float(number)
     if kind == "rate" and level:
         means = means * rng.gamma(1 / level**2, level**2, means.shape)
     elif level:
         means = rng.gamma(means / level, level)
-    return rng.poisson(means), loadings, components, Priors(Gamma(shape, rate), Dirichlet(concentration))
+    return rng.poisson(means), true, Priors(Gamma(shape, rate), Dirichlet(concentration))
 
 
-def shares_inside(fit: bayesnmf.Fit, loadings: Array, components: Array, rng: np.random.Generator) -> dict[str, float]:
+def shares_inside(fit: bayesnmf.Fit, truth: Truth, rng: np.random.Generator) -> dict[str, float]:
     """Return the share of true values inside 90 % intervals of the draws of a fit, matched to the truth."""
+    loadings, components, factors = truth
     order = match_components(fit.components, components)
     draws = fit.intervals.draws if fit.intervals else fit.sample_posterior(250, chains=1)
     theta, beta = draws.loadings[0][:, :, order], draws.components[0][:, order]
     rows, features = rng.integers(len(loadings), size=RATES), rng.integers(components.shape[1], size=RATES)
     rates = np.einsum("drk,dkr->dr", theta[:, rows], beta[:, :, features])
+    places, drawn = (truth.codes[rows], features), draws.factors
+    of_rates = 1.0 if drawn is None else drawn[0][:, *places]
     true = {"loadings": (theta, loadings), "components": (beta, components),
-            "rates": (rates, np.einsum("rk,kr->r", loadings[rows], components[:, features]))}  # fmt: skip
+            "rates": (of_rates * rates, factors[places] * np.einsum("rk,kr->r", loadings[rows], components[:, features]))}  # fmt: skip
+    true |= {} if drawn is None else {"factors": (drawn[0], factors)}
     found = {}
     for name, (drawn, value) in true.items():
         low, high = np.quantile(drawn, TAILS, axis=0)
@@ -72,22 +95,22 @@ def shares_inside(fit: bayesnmf.Fit, loadings: Array, components: Array, rng: np
 def measured(size: str, noise: str, number: int, word: str) -> Iterator[dict[str, Any]]:
     """Fit one set with one noise, and yield a row for each kind of interval."""
     rng = np.random.default_rng([number, NOISES.index(noise), list(SIZES).index(size)])
-    counts, loadings, components, priors = simulated(size, noise, rng)
-    rank = len(components)
-    for known in (False, True) if word in ("poisson", "quasi") else (False,):
+    counts, true, priors = simulated(size, noise, rng)
+    rank, batch = len(true.components), true.codes if len(true.factors) > 1 else None
+    for known in (False, True) if word in ("poisson", "quasi") and batch is None else (False,):
         began = time.perf_counter()
         fit = bayesnmf.fit(
             counts, rank=rank, seed=0, noise=word, options=VI(priors=priors, intervals="mean_field"),
-            fixed_components=components if known else None,
+            fixed_components=true.components if known else None, batch=batch,
         )  # fmt: skip
         seconds = time.perf_counter() - began
         for kind in ("sampled", "response", "mean_field"):
-            if kind == "response" and (size == "sparse" or known or word == "nb2"):
+            if kind == "response" and (size != "mutations" or known or word == "nb2"):
                 continue
             began = time.perf_counter()
             made = fit.with_intervals(kind)
             about = {"size": size, "noise": noise, "set": number, "known": known, "fitted": word, "intervals": kind}
-            inside = shares_inside(made, loadings, components, np.random.default_rng(0))
+            inside = shares_inside(made, true, np.random.default_rng(0))
             if known:
                 inside.pop("components")
             own: Any = fit.noise
@@ -98,11 +121,12 @@ def measured(size: str, noise: str, number: int, word: str) -> Iterator[dict[str
 
 def table(rows: pd.DataFrame) -> str:
     """Return the mean shares by case as Markdown."""
-    titles = "counts", "noise", "dispersion", "known", "fitted as", "intervals", "loadings", "components", "rates"
-    lines = [f"| {' | '.join(titles)} |", "|---|---|--:|---|---|---|--:|--:|--:|"]
+    shares = ["loadings", "components", "rates", "factors"]
+    titles = "counts", "noise", "dispersion", "known", "fitted as", "intervals", *shares
+    lines = [f"| {' | '.join(titles)} |", "|---|---|--:|---|---|---|--:|--:|--:|--:|"]
     cases = rows.groupby(["size", "noise", "known", "fitted", "intervals"], sort=False)
     for (size, noise, known, fitted, kind), part in cases:
-        means, errors = (getattr(part[["loadings", "components", "rates"]], of)() for of in ("mean", "sem"))
+        means, errors = (getattr(part.reindex(columns=shares), of)() for of in ("mean", "sem"))
         entries = ["" if np.isnan(mean) else f"{mean:.2f}" for mean in means]
         entries = [
             entry if np.isnan(error) else f"{entry} ± {error:.2f}" for entry, error in zip(entries, errors, strict=True)

@@ -123,11 +123,23 @@ class SeveralCounts(Counts):
         return f"{super().__repr__()[:-1]}, features of {parts})"
 
 
-def _unweighted(counts: Array, weight: float) -> Array:
+def _unweighted(counts: Array, weight: Any) -> Array:
     """Return counts over their weight, without what rounding has made of whole numbers."""
     found = counts / weight
     whole = np.rint(found)
     return np.where(np.isclose(found, whole, rtol=4 * np.finfo(counts.dtype).eps, atol=0), whole, found)
+
+
+def without_weights(counts: Counts, components: Array) -> tuple[csr_array, Array]:
+    """Return the matrix of counts, and exposed components (K, m), without weights of several matrices if they have any.
+
+    Components of weighted counts have their scale.
+    """
+    if not isinstance(counts, SeveralCounts) or not counts.matrices.weighted:
+        return counts.matrix, components
+    weights, plain = counts.matrices.weights[counts.matrices.codes], counts.matrix.copy()
+    plain.data = _unweighted(plain.data, weights[plain.indices])
+    return plain, components / weights
 
 
 def coordinates_of(counts: Counts) -> tuple[Array, Array] | None:

@@ -171,6 +171,9 @@ ONE_MATRIX = Need("counts of one matrix", lambda r: r.matrices is None, "several
 SEVERAL = Need("counts of several matrices", lambda r: r.noise.groups is not None, "one", "leave it out")
 ALL_ENTRIES = Need("all entries", lambda r: not r.missing, "missing ones")
 POISSON_NOISE = Need("noise='poisson'", lambda r: r.noise == POISSON, "{r.noise.word!r}", "leave one of them out")
+NOT_DISPERSED = Need(
+    "noise='poisson' or 'quasi'", lambda r: not DISPERSED.has(r), "{r.noise.word!r}", "leave one of them out"
+)
 UNCOLLAPSED = Need(
     "bayesnmf.Gibbs(collapsed=False)", lambda r: not r.collapsed, "collapsed=True", "leave collapsed out"
 )
@@ -289,7 +292,7 @@ TO_GAMMA = f"give priors={GAMMA_COMPONENTS} in the options"
 RULES: tuple[Rule, ...] = (
     Rule(WEIGHTS, methods(*FACTORED), "which needs a distribution", cure="leave weights out"),
     Rule(WEIGHTS & by("gibbs"), WHOLE_WEIGHTS, "which draws whole counts"),
-    Rule(WEIGHTS, POISSON_NOISE, "as counts that count more often have another dispersion"),
+    Rule(WEIGHTS, NOT_DISPERSED, "as counts that count more often have another dispersion"),
     Rule(ON_DISK, methods(*FACTORED), cure=IN_MEMORY),
     Rule(ON_DISK, algorithms(lambda each: each.on_disk), cure=IN_MEMORY),
     Rule(ON_DISK, START, cure=IN_MEMORY),
@@ -343,7 +346,6 @@ RULES: tuple[Rule, ...] = (
     Rule(BATCH, methods(*FACTORED), "which has no such factors", cure="leave batch out"),
     Rule(BATCH, FREE_TOTALS, "and factors change them", cure="use model='dirichlet_gamma'"),
     Rule(BATCH, ONE_MATRIX),
-    # XX
     Rule(BATCH, CPU),
     Rule(BATCH, UNCOLLAPSED, "and factors change exposures"),
     Rule(BATCH, algorithms(lambda each: each.rates), "which holds exposures"),

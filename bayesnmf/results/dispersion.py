@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayesnmf.data.several import check_unweighted
+from bayesnmf.data.several import check_unweighted, without_weights
 from bayesnmf.kernels.cpu.pearson import pearson_sums
 from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.specification import stated_components
@@ -92,8 +92,9 @@ def _sums(fit: FitRecord, rows: slice, by_column: bool) -> tuple[Array, Array]:
     counts = fit.counts if rows in (slice(None), slice(0, None, 1)) else fit.counts.rows(rows)
     hidden = None if counts.mask is None else counts.mask.hidden
     loadings, components = fit.mean_factors
+    matrix, components = without_weights(counts, components)
     factors = fit.noise.of_rows(rows).factors_of_expected(loadings[rows], components)
-    return pearson_sums(counts.matrix, *factors, LOW, hidden, by_column=by_column)
+    return pearson_sums(matrix, *factors, LOW, hidden, by_column=by_column)
 
 
 @kept_with_fit

@@ -167,6 +167,21 @@ def test_dispersions_are_tempered() -> None:
     assert drawn[..., 0].std() > 0
 
 
+@pytest.mark.parametrize("method", ["map", "vi"])
+def test_powers_and_weights_multiply(method) -> None:
+    """Weighted counts to a power are those of one matrix, and a dispersion is that of counts without their weights."""
+    weighted = bayesnmf.fit(COUNTS, rank=K, method=method, seed=0, weights={"b": 3.0}, noise=Quasi(2.0))
+    as_one = BOTH * np.repeat([1.0, 3.0], [6, 4])
+    one = bayesnmf.fit(as_one, rank=K, method=method, seed=0, noise=Quasi(2.0))
+    np.testing.assert_allclose(weighted.trace, one.trace, rtol=1e-12)
+    np.testing.assert_allclose(weighted.components, one.components, rtol=1e-9)
+    found = [
+        bayesnmf.fit(COUNTS, rank=K, method=method, seed=0, weights=each, noise="quasi").noise.dispersion
+        for each in ({}, {"a": 0.2, "b": 0.2}, {"a": 5.0, "b": 5.0})
+    ]
+    np.testing.assert_allclose(found, found[0], rtol=0.25)
+
+
 def test_refused_by_other_counts_and_methods() -> None:
     with pytest.raises(TypeError, match="noise must be one noise for counts of one matrix"):
         fitted(BOTH, {"a": "nb1"})
@@ -176,8 +191,8 @@ def test_refused_by_other_counts_and_methods() -> None:
         bayesnmf.simulate(size=(20, 6), rank=2, noise=NegativeBinomial("linear", [1.0, 2.0], by="matrix"))
     with pytest.raises(ValueError, match="dispersion='matrix' needs counts of several matrices"):
         bayesnmf.modes(BOTH, rank=K, starts=2, noise=NegativeBinomial(dispersion="matrix"))
-    with pytest.raises(ValueError, match="weights need noise='poisson'"):
-        bayesnmf.fit(COUNTS, rank=K, weights={"a": 2}, noise="quasi")
+    with pytest.raises(ValueError, match="weights need noise='poisson' or 'quasi'"):
+        bayesnmf.fit(COUNTS, rank=K, weights={"a": 2}, noise="nb1")
     with pytest.raises(
         ValueError, match="given totals need a dispersion of all entries or of each row: found those of each matrix"
     ):

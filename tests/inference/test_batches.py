@@ -10,16 +10,19 @@ from scipy.stats import gamma, nbinom, poisson
 from smallfits import quietly
 
 import bayesnmf
-from bayesnmf import Batch, Dirichlet, Gamma, Gibbs, Priors
+from bayesnmf import Batch, Dirichlet, Gamma, Gibbs, NegativeBinomial, Priors, ScaledDirichlet, ZeroInflated
 from bayesnmf.data.batched import BatchedCounts
 from bayesnmf.data.batches import Batches
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.mask import GroupMask, Mask, as_pattern
+from bayesnmf.data.powered import working_counts
 from bayesnmf.data.unexposed import UnexposedGroups, missing_in_groups
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference.sampling.gibbs import Allocating, Entries
 from bayesnmf.inference.sampling.marginal_gibbs import state_of
 from bayesnmf.inference.starts.states import given_state
+from bayesnmf.noise.poisson import POISSON
+from bayesnmf.priors import matrix
 
 N, M, K, B = 40, 24, 2, 2
 RNG = np.random.default_rng(0)
@@ -149,10 +152,11 @@ def test_draws_of_factors_have_their_conditional_mean_and_variance(kind):
     assert z.var() == pytest.approx(1, abs=0.08)  # of 4,800 draws: four standard errors
 
 
-def drawn_again(state, counts, priors, sampler, rng):
+def drawn_again(state, factors, counts, priors, sampler, rng):
     """Return a state after a sweep over new counts, and factors drawn given it."""
     problem = draws_problem(counts, priors, rng)
     sweeps = sampler(problem, given_state(problem, state[0], np.asfortranarray(state[1])), rng, 1)
+    sweeps.dispersion.factors = factors
     for _ in range(1 if sampler is Allocating else 2):
         sweeps(True)
     after = sweeps.state if sampler is Allocating else state_of(sweeps.factors, problem)
@@ -163,23 +167,32 @@ def drawn_again(state, counts, priors, sampler, rng):
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:counts have a row that is the sum:bayesnmf.DataWarning")  # by chance
 @pytest.mark.parametrize(
-    ("sampler", "kind", "mask"),
+    ("sampler", "kind", "mask", "noise"),
     [
-        (Allocating, "gamma", True),
-        (Allocating, "dirichlet", False),
-        (Entries, "gamma", False),
-        (Entries, "dirichlet", True),
+        (Allocating, "gamma", True, POISSON),
+        (Allocating, "dirichlet", False, POISSON),
+        (Entries, "gamma", False, POISSON),
+        (Entries, "dirichlet", True, POISSON),
+        (Allocating, "gamma", True, NegativeBinomial("linear", 1.5)),
+        (Entries, "dirichlet", False, NegativeBinomial("linear", 1.5)),
+        (Allocating, "dirichlet", False, NegativeBinomial("quadratic", 0.3)),
+        (Entries, "gamma", True, NegativeBinomial("quadratic", 0.3)),
+        (Allocating, "scaled", False, NegativeBinomial("linear", 1.5)),
+        (Allocating, "scaled", False, NegativeBinomial("quadratic", 0.3)),
+        (Entries, "gamma", False, ZeroInflated(0.2)),
     ],
 )
-def test_sweeps_and_new_counts_leave_the_prior_as_it_is(sampler, kind, mask):
+def test_sweeps_and_new_counts_leave_the_prior_as_it_is(sampler, kind, mask, noise):
     """Draws of all parameters, counts given these, and so on, have the prior as their distribution (Geweke 2004).
 
-    Half of the combinations, with every pair of sampler, kind and mask among them.
+    Some of the combinations, with every pair of sampler, kind and mask, and of sampler and noise, among them.
     """
     rng, codes, steps = np.random.default_rng(7), np.array([0, 0, 1, 1, 0]), 6000
-    priors = {"gamma": Priors(Gamma(1.2, 0.3), Gamma(1.5, 2.0)), "dirichlet": Priors(Gamma(1.2, 0.1), Dirichlet(1.0))}[
-        kind
-    ]
+    priors = {
+        "gamma": Priors(Gamma(1.2, 0.3), Gamma(1.5, 2.0)),
+        "dirichlet": Priors(Gamma(1.2, 0.1), Dirichlet(1.0)),
+        "scaled": Priors(ScaledDirichlet(1.2, 2.4, 0.1), Dirichlet(1.0)),
+    }[kind]
     sides = priors.loadings.broadcast((5, 2)), priors.components.broadcast((2, 4))
     hidden = np.zeros((5, 4), bool)
     hidden[0, 1] = hidden[3, 2] = mask
@@ -188,16 +201,18 @@ def test_sweeps_and_new_counts_leave_the_prior_as_it_is(sampler, kind, mask):
         return tuple(side.draw(rng) for side in sides), rng.gamma(10, 0.1, (2, 4))
 
     def measured(state, b):
-        means = b[codes] * (state[0] @ state[1])
-        values = [b[0, 0], np.log(b[0, 1] / b[1, 1]), state[0][0, 0], state[0][2].sum(), state[1][1, 2], means[2, 1]]
+        theta = matrix(state[0])
+        means = b[codes] * (theta @ state[1])
+        values = [b[0, 0], np.log(b[0, 1] / b[1, 1]), theta[0, 0], theta[2].sum(), state[1][1, 2], means[2, 1]]
         return [*values, np.log(b).mean(), np.log(means).mean(), b[0, 0] * state[1][0, 0]]
 
     wanted, (state, b), found = np.array([measured(*prior()) for _ in range(steps)]), prior(), []
     for _ in range(steps):
-        x = rng.poisson(b[codes] * (state[0] @ state[1])).astype(float)
+        x = noise.draw(b[codes] * (matrix(state[0]) @ state[1]), rng).astype(float)
         plain = replace(as_counts(np.where(hidden, 0, x)), batch=Batches(np.array(["a", "b"]), codes, 10.0))
         plain = plain.with_mask(Mask.of(as_pattern(hidden))) if mask else plain
-        state, b = drawn_again(state, BatchedCounts.in_batches(plain, 10.0), priors, sampler, rng)
+        noisy = working_counts(plain, noise, given_totals=False, components=priors.components)
+        state, b = drawn_again(state, b, BatchedCounts.in_batches(noisy, 10.0), priors, sampler, rng)
         found.append(measured(state, b))
     for of_both in (np.asarray, lambda each: np.abs(each - np.median(wanted, axis=0))):  # levels, and spreads
         own, theirs = of_both(np.array(found)), of_both(wanted)
