@@ -1,7 +1,7 @@
 """How often do 90 % intervals contain true values, where counts vary more than Poisson counts?
 
-    python -m benchmarks.noise [--sizes mutations batches sparse] [--sets 10] [--noises …] [--fitted poisson quasi nb1 nb2]
-                               [--out FOLDER] [--table]
+    python -m benchmarks.noise [--sizes mutations sparse batches] [--sets 10] [--noises …]
+                               [--fitted poisson quasi nb1 nb2] [--out FOLDER] [--table]
 
 Counts are simulated with loadings and components from the priors of the fit, and noise beside that of Poisson counts:
 "rate 0.3" is Gamma noise of 30 % on the rate of every entry, "linear 4" noise with variance (1 + 4) · mean. Sets of the
@@ -82,8 +82,8 @@ def shares_inside(fit: bayesnmf.Fit, truth: Truth, rng: np.random.Generator) -> 
     rates = np.einsum("drk,dkr->dr", theta[:, rows], beta[:, :, features])
     places, drawn = (truth.codes[rows], features), draws.factors
     of_rates = 1.0 if drawn is None else drawn[0][:, *places]
-    true = {"loadings": (theta, loadings), "components": (beta, components),
-            "rates": (of_rates * rates, factors[places] * np.einsum("rk,kr->r", loadings[rows], components[:, features]))}  # fmt: skip
+    true_rates = factors[places] * np.einsum("rk,kr->r", loadings[rows], components[:, features])
+    true = {"loadings": (theta, loadings), "components": (beta, components), "rates": (of_rates * rates, true_rates)}
     true |= {} if drawn is None else {"factors": (drawn[0], factors)}
     found = {}
     for name, (drawn, value) in true.items():

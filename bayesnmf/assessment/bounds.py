@@ -62,7 +62,8 @@ def elbo_marginal(fit: FitRecord, draws: int = 200, seed: int = 0) -> Estimate:
     """Estimate the bound with allocations summed out, E_q log p(X|θβ) − KL(q), which is at least `elbo_augmented`.
 
     The expected log-likelihood is a mean over independent draws of q, at least 2; the other terms are exact. Factors of
-    batches are integrated out, but with another noise drawn from q, too. Counts on disk are read once for each draw, and the draws are those in memory.
+    batches are integrated out where counts are Poisson, and else drawn from q, too. Counts on disk are read once for
+    each draw, and the draws are those in memory.
 
     See Also
     --------

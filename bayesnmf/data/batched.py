@@ -167,7 +167,7 @@ class BatchedCounts(WrappedCounts):
         """The counts without what batches have more or less of than all rows, if these all had the same means.
 
         A start from the counts as they are has components for batches, and what they take the factors do not get.
-        Whole numbers stay whole, as those on disk are: above or below by the place of an entry, without a bias.
+        They are whole numbers, as those on disk are: above or below by the place of an entry, without a bias.
         """
         x, a = self.of_batches, self.shape_of_factors
         expected = x.sum(axis=1, keepdims=True) * x.sum(axis=0) / max(x.sum(), 1.0)
@@ -177,7 +177,7 @@ class BatchedCounts(WrappedCounts):
             entries = part.matrix.tocoo()
             data = entries.data / factors[self.batches.codes[rows][entries.row], entries.col]
             places = ((rows.start + entries.row) * EVENLY[0] + entries.col * EVENLY[1]) % 1.0
-            found = csr_array((np.floor(data + places) if self.is_integer else data, entries.coords), shape=part.shape)
+            found = csr_array((np.floor(data + places), entries.coords), shape=part.shape)
             found.eliminate_zeros()
             return found.astype(self.dtype)
 

@@ -72,8 +72,10 @@ class RatedCounts(DispersedCounts):
     @property
     def rates(self) -> tuple[Array, Array]:
         """Shares (n, m) that entries lack of the ceilings (n,) of their rows."""
-        own: Any = self.mask
-        return own.lost, self.ceilings
+        own, ceilings = self.mask, self.ceilings
+        assert isinstance(own, Unexposed)
+        assert ceilings is not None
+        return own.lost, ceilings
 
     def entries(self, rows: slice) -> tuple[Array, Array | None]:
         """Return the counts of some rows, (rows, m), and which entries are missing, if any can be."""

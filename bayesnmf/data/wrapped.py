@@ -108,6 +108,10 @@ class WrappedCounts(Counts):
         """Return counts with the same names, exposures and noise, and another canonical matrix of the same shape."""
         return self.around(self.inner.with_matrix(matrix))
 
+    def rewritten(self, whole: Counts, change: Callable[[int, slice, Any], csr_array]) -> Counts:
+        """Return counts with the same names, exposures and noise, and what a change makes of each block of `whole`."""
+        return self.around(self.inner.rewritten(whole, change))
+
     def with_features(self, matrix: csr_array, names: Any) -> Counts:
         """Return the same rows with other features, which have no exposures, and a canonical matrix of them."""
         return self.around(self.inner.with_features(matrix, names))

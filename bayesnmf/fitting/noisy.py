@@ -1,10 +1,10 @@
 """Run a fit with a noise other than Poisson, or of counts in batches, whose features have factors in each.
 
-A routine for Poisson counts is given `working_counts`, and those in batches around these. An unknown dispersion begins with a Poisson fit of the same
-call: by the same method and options under map and vi, from which the fit then starts; by vi under gibbs. That of
-quasi-Poisson noise is the dispersion around this fit; others are learned from there on. Where a noise makes zeros of
-any means, components of that fit may have learned to avoid them: so a second one leaves zeros out, and of what both end
-with the better is kept.
+A routine for Poisson counts is given `working_counts`, with factors of batches around these. An unknown dispersion
+begins with a Poisson fit of the same call: by the same method and options under map and vi, from which the fit then
+starts; by vi under gibbs. That of quasi-Poisson noise is the dispersion around this fit; others are learned from there
+on. Where a noise makes zeros of any means, components of that fit may have learned to avoid them: so a second one
+leaves zeros out, and of what both end with the better is kept.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from scipy.special import digamma
 
 from bayesnmf.data.batched import TINY
 from bayesnmf.inference.problem import Problem, State, spread_at
-from bayesnmf.inference.rates import by_blocks, rated_problem
+from bayesnmf.inference.rates import Entries, by_blocks, rated_problem
 from bayesnmf.inference.side import empty_side
 from bayesnmf.kernels.cpu.clusters import expected_clusters
 from bayesnmf.types import Array
@@ -66,9 +66,9 @@ def problem_at(problem: Problem, state: State, threads: int | None = None, movin
     x, a = counts.of_batches, counts.shape_of_factors
     if counts.summed_out:
         return replace(problem, counts=counts.expecting(x, means_of_batches(problem, state), x, state))
-    begun = np.ones(x.shape) if counts.factors is None else counts.factors
-    before = x if counts.counted is None else counts.counted
-    logs, counted = np.log(np.maximum(begun, TINY)) + digamma(a + before) - np.log(a + before), _counted(problem, state, threads)
+    begun = np.ones(x.shape) if counts.factors is None else np.maximum(counts.factors, TINY)
+    before = a + (x if counts.counted is None else counts.counted)
+    logs, counted = np.log(begun / before) + digamma(before), _counted(problem, state, threads)
     near = NEAR * np.sqrt(np.finfo(counts.dtype).eps)
     last: tuple[Array, Array] | None = None
     for left in reversed(range(MOST)):
@@ -106,8 +106,12 @@ def _counted(problem: Problem, state: State, threads: int | None) -> Counted:
         def with_rates(logs: Array) -> tuple[Array, Array]:
             given = _with_means(problem, logs)
             own: Any = given.counts
-            sums = by_blocks(given, state, lambda rows, each: own.batches.rows(rows).sums(each.rates * each.rho), threads)
-            return own.of_batches, np.sum(sums, axis=0) / own.factors
+
+            def sums(rows: slice, each: Entries) -> Array:
+                found: Array = own.batches.rows(rows).sums(each.rates * each.rho)
+                return found
+
+            return own.of_batches, np.sum(by_blocks(given, state, sums, threads), axis=0) / own.factors
 
         return with_rates
     means = means_of_batches(problem, state)
@@ -115,7 +119,7 @@ def _counted(problem: Problem, state: State, threads: int | None) -> Counted:
     def in_clusters(logs: Array) -> tuple[Array, Array]:
         def of_rows(part: Problem, here: State, rows: slice) -> Array:
             own: Any = part.counts
-            spread = spread_at(own, here)
+            spread: Any = spread_at(own, here)
             factors = here.loadings.geometric, here.components.geometric
             found = expected_clusters(own.matrix, *factors, spread, threads)[0]
             return np.asarray((own.batches.members @ found).toarray())

@@ -78,7 +78,6 @@ class DispersionLearner:
         self.begun, self.waits = 1, self.rest
         return found
 
-
     def evidence_at(self, problem: Problem, state: State) -> Evidence:
         """Return what a state says of what is learned, with the factors of batches that are expected there."""
         given = with_rates_at(problem, state, self.threads) if problem.counts.has_factors else problem

@@ -192,14 +192,16 @@ def _sums_of_clusters(part: Problem, here: State, s: Array, threads: int | None)
     U, V = here.loadings.geometric, here.components.geometric
     unit: Any = spread_at(counts.with_dispersions(np.ones_like(counts.dispersions)), here)
     rows, features = unit  # with s = 1, spreads of clusters are those of their means
-    if counts.noise.by_feature and isinstance(features, tuple):  # those of batches, whose rows are taken together
-        return np.sum([
-            cluster_sums(csr_array(counts.matrix[own].T), V.T, U[own].T, (each * counts.noise.of_lines(s), rows[own]), threads)
-            for each, own in ((features[0][code], np.flatnonzero(features[1] == code)) for code in range(len(features[0])))
-        ], axis=0)
-    if counts.noise.by_feature:
-        return cluster_sums(counts.transposed, V.T, U.T, (features * counts.noise.of_lines(s), rows), threads)
-    return cluster_sums(counts.matrix, U, V, (rows * s, features), threads)
+    if not counts.noise.by_feature:
+        return cluster_sums(counts.matrix, U, V, (rows * s, features), threads)
+    own = counts.noise.of_lines(s)
+    if not isinstance(features, tuple):
+        return cluster_sums(counts.transposed, V.T, U.T, (features * own, rows), threads)
+    found = np.zeros((len(own), 3))
+    for code, of_batch in enumerate(features[0]):  # whose rows alone have these
+        at = np.flatnonzero(features[1] == code)
+        found += cluster_sums(csr_array(counts.matrix[at].T), V.T, U[at].T, (of_batch * own, rows[at]), threads)
+    return found
 
 
 def _sums_of_means(problem: Problem, state: State) -> Array:
@@ -322,6 +324,10 @@ class ShapeEvidence(Evidence):
 
     def derivatives(self, s: Array) -> tuple[Array, Array]:
         """Return the first and the second derivative of f in log 1/a, (1,) each."""
-        both = zip(log_rising(self.counted, s[0])[1:], OF_FACTORS.derivatives_of_terms(self.counted, self.means, s), strict=True)
+        both = zip(
+            log_rising(self.counted, s[0])[1:],
+            OF_FACTORS.derivatives_of_terms(self.counted, self.means, s),
+            strict=True,
+        )
         slope, bend = (np.array([one.sum() + two.sum()]) for one, two in both)
         return slope, bend

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.data.counts import Counts
 from bayesnmf.data.several import is_weighted, noise_for
 from bayesnmf.inference.starts.exchanging import find_idle
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning, FitWarning
@@ -212,41 +211,34 @@ def caution_of_noise(fit: FitRecord) -> str:
     told = f"{excess}: components are missing, or intervals are too narrow"
     if fit.is_of_matrix:
         return told
-    if noises := noises_for(fit, fit.counts):
-        return f"{told}; {_named(noises)} widens them{_comparison(fit, noises)}"
-    larger = f"{told}; try rank={fit.rank + 1} or more"
-    if fit.counts.batch is not None and (noises := noises_for(fit, replace(fit.counts, batch=None))):
-        return f"{larger}, or {_named(noises)} without batch"
-    return larger
+    if noises := noises_for(fit):
+        return f"{told}; {' or '.join(f'noise={word!r}' for word in noises)} widens them{_comparison(fit, noises)}"
+    return f"{told}; try rank={fit.rank + 1} or more"
 
 
-def noises_for(fit: FitRecord, counts: Counts) -> list[str]:
-    """Return the words of the noises beside Poisson's with which counts can be fitted as a fit was, the best first."""
-    return [word for word, noise in NOISES.items() if noise.cures_excess and _serves(fit, noise, counts)]
+def noises_for(fit: FitRecord) -> list[str]:
+    """Return the words of the noises beside Poisson's with which a fit can be made again, the best first."""
+    return [word for word, noise in NOISES.items() if noise.cures_excess and _serves(fit, noise)]
 
 
-def _serves(fit: FitRecord, noise: Noise, counts: Counts) -> bool:
+def _serves(fit: FitRecord, noise: Noise) -> bool:
     """Return whether counts can be fitted with a noise by the method, priors and options of a fit."""
     options: Any = fit.options
     if "regression" in getattr(ALGORITHMS.get(getattr(options, "algorithm", "")), "needs", ()):
         options = replace(options, algorithm=None)  # a default that noise leaves for EM
     try:
-        own = noise_for(noise, counts)
-        check_together(Request(fit.model, fit.method, fit.priors, options, own, counts, fit.rank))
+        own = noise_for(noise, fit.counts)
+        check_together(Request(fit.model, fit.method, fit.priors, options, own, fit.counts, fit.rank))
     except ValueError:
         return False
     return True
 
 
-def _named(noises: list[str]) -> str:
-    return " or ".join(f"noise={word!r}" for word in noises)
-
-
 def _comparison(fit: FitRecord, noises: list[str]) -> str:
     """Return the call that says which of several distributions of counts predicts better; "" if none does."""
     able = [word for word in noises if word != Quasi.word]
-    several = getattr(fit.counts, "matrices", None) is not None
-    if len(able) < 2 or several or fit.counts.mask is not None or min(fit.counts.shape) < 2:
+    others = getattr(fit.counts, "matrices", None) is not None or fit.counts.batch is not None
+    if len(able) < 2 or others or fit.counts.mask is not None or min(fit.counts.shape) < 2:
         return ""
     call = f"bayesnmf.select(counts, {fit.model!r}, {fit.rank}, {fit.method!r}, noise={tuple(able)})"
     return f", and {call} says which predicts better"

@@ -16,14 +16,23 @@ from bayesnmf import MAP, VI, Batch, Gibbs
 LABELS = ["b", "a"] * 20
 DRAWN = bayesnmf.simulate("gamma_poisson", (40, 15), rank=2, totals=300, batch=Batch(LABELS, shape=5), seed=1)
 COUNTS = DRAWN.counts.matrix.toarray()
-OPTIONS = {"vi": plain_vi(), "map": MAP(), "gibbs": Gibbs(draws=15, warmup=40, chains=2)}
+OPTIONS = {
+    "vi": plain_vi(),
+    "map": MAP(),
+    "gibbs": Gibbs(draws=15, warmup=40, chains=2),
+    "vi, nb1": plain_vi(max_iter=100),
+    "map, nb2": MAP(),
+    "gibbs, nb2": Gibbs(draws=15, warmup=40, chains=2),
+}
 
 
 @cache
-def fitted(method):
+def fitted(kind):
+    method, _, noise = kind.partition(", ")
+    given = {"method": method, "noise": noise or "poisson"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return bayesnmf.fit(COUNTS, rank=2, method=method, seed=0, options=OPTIONS[method], batch=LABELS)
+        return bayesnmf.fit(COUNTS, rank=2, seed=0, options=OPTIONS[kind], batch=LABELS, **given)
 
 
 every_fit = pytest.mark.parametrize("method", OPTIONS)
@@ -161,6 +170,16 @@ def test_bounds_of_a_fit_with_batches():
     assert marginal.mean > fit.trace[-1] - 3 * marginal.se
 
 
+def test_log_likelihoods_of_draws_have_factors_and_noise():
+    fit = fitted("gibbs, nb2")
+    drawn, alpha = fit.posterior, fit.statistics["dispersion"][1, 2]
+    means = drawn.factors[1, 2][fit.counts.batch.codes] * (drawn.loadings[1, 2] @ drawn.components[1, 2])
+    found = fit.to_datatree(log_likelihood=True)["log_likelihood"]["counts"][1, 2].to_numpy()
+    from scipy.stats import nbinom
+
+    np.testing.assert_allclose(found, nbinom.logpmf(COUNTS, 1 / alpha, 1 / (1 + alpha * means)), rtol=1e-6)
+
+
 def test_trees_have_factors_by_batch_and_feature():
     tree = fitted("gibbs").to_datatree(log_likelihood=True, posterior_predictive=True)
     factors = tree["posterior"]["batch_factors"]
@@ -186,6 +205,7 @@ def test_scores_of_left_out_entries_are_those_of_all_draws():
 def test_checks_refit_with_factors():
     found = bayesnmf.predictive_checks(fitted("vi"), draws=20, refits=12)
     assert found.table.loc["misfit", "p_value"] > 0.05
+    assert bayesnmf.predictive_checks(fitted("vi, nb1"), draws=20, refits=12).table.loc["misfit", "p_value"] > 0.05
     plain = bayesnmf.predictive_checks(bayesnmf.fit(COUNTS, rank=2, seed=0, options=plain_vi()), draws=20, refits=12)
     assert plain.table.loc["misfit", "p_value"] < 0.01
 

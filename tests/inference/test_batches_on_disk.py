@@ -6,7 +6,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import bayesnmf
-from bayesnmf import MAP, VI, Batch, Blocks, Dirichlet, Gamma, Gibbs, Priors
+from bayesnmf import MAP, VI, Batch, Blocks, Dirichlet, Gamma, Gibbs, Priors, Quasi
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning"),
@@ -28,14 +28,18 @@ def blocks(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", PRIORS)
 @pytest.mark.parametrize("method", ["map", "vi"])
-@pytest.mark.parametrize("lost", [False, True])
-def test_ascents_are_those_in_memory(kind, method, lost, blocks):
+@pytest.mark.parametrize(("lost", "noise"), [
+    (False, "poisson"), (True, "poisson"),
+    pytest.param(True, "nb1", marks=pytest.mark.long), pytest.param(False, Quasi(0.5), marks=pytest.mark.long),
+])  # fmt: skip
+def test_ascents_are_those_in_memory(kind, method, lost, noise, blocks):
     smooth = {"map": {"priors": Priors(Gamma(1.5, 0.1), Gamma(1.7, 0.2) if kind == "gamma" else Dirichlet(1.2))}}
     options = {"map": MAP, "vi": VI}[method](
         **({"priors": PRIORS[kind]} | smooth.get(method, {})), start="random", threads=1, tol=0, max_iter=5
     )
     entries = {"missing": np.random.default_rng(2).random(X.shape) < 0.1} if lost else {}
     given = {"model": "poisson", "rank": K, "method": method, "seed": 3, "options": options, "batch": LABELS, **entries}
+    given |= {"noise": noise}
     one, two = bayesnmf.fit(blocks, **given), bayesnmf.fit(X, **given)
     assert not one.counts.in_memory
     np.testing.assert_allclose(one.trace, two.trace, rtol=1e-11)
@@ -46,12 +50,15 @@ def test_ascents_are_those_in_memory(kind, method, lost, blocks):
     np.testing.assert_allclose(found, two.transform(X[:5], batch=LABELS[:5]), rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", PRIORS)
-def test_draws_are_those_in_memory(kind, blocks):
+@pytest.mark.parametrize(("kind", "noise"), [
+    ("gamma", "poisson"), ("dirichlet", "poisson"), pytest.param("gamma", "nb1", marks=pytest.mark.long),
+])  # fmt: skip
+def test_draws_are_those_in_memory(kind, noise, blocks):
     options = Gibbs(
         priors=PRIORS[kind], start="random", draws=6, warmup=3, chains=2, threads=1, algorithm="allocations"
     )
     given = {"model": "poisson", "rank": K, "method": "gibbs", "seed": 3, "options": options, "batch": LABELS}
+    given |= {"noise": noise}
     one, two = bayesnmf.fit(blocks, **given), bayesnmf.fit(X, **given)
     np.testing.assert_allclose(one.posterior.factors, two.posterior.factors, rtol=1e-9)
     np.testing.assert_allclose(np.array(one.posterior.loadings), two.posterior.loadings, rtol=1e-8)

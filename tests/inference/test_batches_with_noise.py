@@ -115,9 +115,11 @@ def test_the_objective_of_map_is_that_of_a_sum_over_entries(noise, mask):
 @pytest.mark.parametrize("noise", ["nb1", "nb2", "zip"])
 def test_the_log_joint_of_draws_is_that_of_all_that_is_drawn(noise, algorithm):
     fit = fitted(noise, "gibbs", algorithm == "marginal", draws=5, warmup=5, chains=1, algorithm=algorithm)
-    for drawn, loadings, components, factors in zip(fit.trace[0], *(
-        each[0] for each in (fit.posterior.loadings, fit.posterior.components, fit.posterior.factors)
-    ), strict=True):
+    for drawn, loadings, components, factors in zip(
+        fit.trace[0],
+        *(each[0] for each in (fit.posterior.loadings, fit.posterior.components, fit.posterior.factors)),
+        strict=True,
+    ):
         means = factors[CODES] * (loadings @ components)
         found = (seen_of(algorithm == "marginal") * log_pmf(NOISES[noise], COUNTS, means)).sum()
         found += gamma.logpdf(loadings, 0.8, scale=50).sum() + gamma.logpdf(components, 1.2, scale=1 / 20).sum()
@@ -233,8 +235,8 @@ def test_draws_of_factors_are_those_of_brute_force(noise):
     for batch in range(2):
         for feature in range(2):
             own = codes == batch
-            logs = gamma.logpdf(grid, SHAPE, scale=1 / SHAPE)
-            logs = logs + log_pmf(NOISES[noise], x[own, feature][:, None], means[own, feature][:, None] * grid).sum(axis=0)
+            pair = x[own, feature][:, None], means[own, feature][:, None] * grid
+            logs = gamma.logpdf(grid, SHAPE, scale=1 / SHAPE) + log_pmf(NOISES[noise], *pair).sum(axis=0)
             below = np.cumsum(np.exp(logs - logs.max()))
             places = np.interp([each[batch, feature] for each in kept], grid, below / below[-1])
             assert places.mean() == pytest.approx(0.5, abs=4 * 0.29 / np.sqrt(400))

@@ -59,9 +59,13 @@ CASES = {
     "gibbs, covariates": ("gibbs", "gamma_poisson", Gibbs(algorithm="allocations", priors=SCALES, **SHORT)),
     "marginal gibbs, covariates": ("gibbs", "dirichlet_poisson", Gibbs(algorithm="marginal", **SHORT)),
     "vi, batches with nb1": ("vi", "gamma_poisson", VI(max_iter=16, start="random", threads=1)),
-    "gradient, batches with nb2": ("vi", "gamma_poisson", VI(algorithm="gradient", start="svd", max_iter=9, threads=1)),
+    "gradient, batches with nb2": ("vi", "gamma_poisson", VI(algorithm="gradient", max_iter=9, threads=1)),
     "gibbs, batches with nb2": ("gibbs", "gamma_poisson", Gibbs(algorithm="allocations", start="random", **SHORT)),
-    "marginal gibbs, batches with nb1": ("gibbs", "gamma_poisson", Gibbs(algorithm="marginal", start="random", **SHORT)),
+    "marginal gibbs, batches with nb1": (
+        "gibbs",
+        "gamma_poisson",
+        Gibbs(algorithm="marginal", start="random", **SHORT),
+    ),
     "smc": ("smc", "gamma_poisson", SMC(runs=2, particles=4, efficiency=0.3, threads=1)),
 }
 # One of each kind of algorithm and of each kind of state that it keeps.

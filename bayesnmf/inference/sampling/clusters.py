@@ -17,8 +17,8 @@ import numpy as np
 
 from bayesnmf.data.batched import SHAPE
 from bayesnmf.data.dispersed import LEAST
-from bayesnmf.inference.blocked.passes import Pass, pass_over_rows
 from bayesnmf.inference.batch_factors import means_of_batches
+from bayesnmf.inference.blocked.passes import Pass, pass_over_rows
 from bayesnmf.inference.evidence_of_dispersion import Evidence, ShapeEvidence, evidence_at
 from bayesnmf.inference.problem import Problem, State, spread_at
 from bayesnmf.inference.rates import with_drawn_rates

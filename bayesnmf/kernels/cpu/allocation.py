@@ -468,6 +468,7 @@ def turned(spread: Spread | None, shape: tuple[int, int]) -> Spread | None:
     if spread is None:
         return None
     rows, features = spread
+    assert not isinstance(features, tuple), "spreads of groups belong to rows"
     return np.ones(shape[1]) if features is None else features, rows
 
 
