@@ -30,11 +30,11 @@ WHICH = """which model and method:
   counts. svi and bld: for comparison with other programs."""
 TOGETHER = """what goes with what (more: docs/combinations.md):
   batch: method=map, vi or gibbs; a model of the totals of rows; counts of one
-    matrix; noise=poisson
+    matrix
   covariates: method=map, vi or gibbs
   missing entries: method=map, vi, gibbs, nuts, smc or svi
   counts on disk: method=map, vi or gibbs
-  weights: method=map, vi or gibbs; noise=poisson
+  weights: method=map, vi or gibbs; noise=poisson or quasi
   row_exposure: a model of the totals of rows
   feature_exposure: a Gamma prior of the components
   noise=nb1: method=map, vi, gibbs, nuts, svi or smc
