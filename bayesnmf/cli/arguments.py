@@ -150,6 +150,11 @@ def noises(text: str, name: str) -> str | dict[str, str]:
     return {key: noise_word(each, name) for key, each in by_name(text.split(","), name).items()}
 
 
+def compared_noises(text: str, name: str) -> Any:
+    """Return the words of noises to compare, or that of each of several matrices, given as NAME=WORD."""
+    return (noises if "=" in text else listed(word_of(DRAWN_NOISES)))(text, name)
+
+
 def weights(text: str, name: str) -> dict[str, float]:
     """Return how often the counts of matrices count, given as NAME=NUMBER."""
     try:
@@ -286,11 +291,11 @@ SHARE = number("a number from 0 to 1", "0.9", check_share)
 ARGUMENTS: dict[str, tuple[Argument, ...]] = {
     "fit": (Argument("FIT", "transform report browse", "file of a fit, .nc or .zarr", metavar="FIT", source=True),),
     "counts": (
-        Argument("FILE", "assign select modes", FORMATS, source=True),
+        Argument("FILE", "assign modes", FORMATS, source=True),
         Argument("FILE", "compare equivalences", f"{FORMATS} (default: 334 of scikit-learn's digits)", source=True,
                  more={"nargs": "?"}),
-        Argument("FILE", "fit", f"{FORMATS}; or NAME=FILE for each of several matrices of the same samples", read=files,
-                 source=True, more=SEVERAL),
+        Argument("FILE", "fit select", f"{FORMATS}; or NAME=FILE for each of several matrices of the same samples",
+                 read=files, source=True, more=SEVERAL),
         Argument("FILE", "transform", f"{FORMATS}; or NAME=FILE of one or several matrices, if the fit is of several",
                  read=files, source=True, more=SEVERAL),
         flag("--transpose", COUNTING, "FILE has features in its rows"),
@@ -307,7 +312,7 @@ ARGUMENTS: dict[str, tuple[Argument, ...]] = {
                  "table with the name and the exposure of each row: .csv, .tsv", source=True),
         Argument("--feature-exposure", FITTING, "table with the name and the exposure of each feature: .csv, .tsv",
                  source=True),
-        Argument("--weights", "fit", "how often the counts of matrices count, others once",
+        Argument("--weights", "fit select", "how often the counts of matrices count, others once",
                  metavar="NAME=NUMBER,...", read=weights),
     ),
     "model": (
@@ -363,7 +368,7 @@ ARGUMENTS: dict[str, tuple[Argument, ...]] = {
         Argument("--noise", "assign", NB, "poisson", "WORD", word_of(DRAWN_NOISES)),
         Argument("--noise", "simulate", f"one of {', '.join(DRAWN_NOISES)}", "poisson", "WORD", word_of(DRAWN_NOISES)),
         Argument("--noise", "select", f"noises to compare, comma-separated: {', '.join(DRAWN_NOISES)}", "poisson",
-                 "LIST", listed(word_of(DRAWN_NOISES))),
+                 "LIST", compared_noises),
         Argument("--dispersion", "fit modes", "of nb1 and nb2: a number, or row or feature for one of each (learned)",
                  None, "NUMBER or WORD", number("a number of at least 0, row or feature", "0.5", check_nonnegative,
                                                 ("row", "feature"))),
