@@ -206,13 +206,12 @@ def excess_of_noise(fit: FitRecord) -> str:
     return f"{in_words(ratio, error)} would" if ratio > DISPERSED and ratio > 1 + FAR * error else ""
 
 
-def matrices_with_structure(fit: FitRecord) -> dict[str, float]:
-    """Return in which matrices residuals have a direction, so that components are missing, and how much ("": the only).
+def matrices_that_lack(fit: FitRecord) -> dict[str, float]:
+    """Return the matrices in which residuals have a direction, so that components are missing, and how much they have.
 
-    Components that are given, as those of a projection, are as they are asked for, and means that are at no rest leave
-    structure, too.
+    New rows have the components that are given, and means that are at no rest leave structure, too.
     """
-    if fit.is_projected or not (fit.counts.total and fit.status.converged):
+    if fit.is_projected or not (isinstance(fit.counts, SeveralCounts) and fit.counts.total and fit.status.converged):
         return {}
     return {name: ratio for name, ratio in structure_left(fit).items() if ratio > LEFT}
 
@@ -221,15 +220,14 @@ def caution_of_matrices(fit: FitRecord) -> str:
     """Return a caution about several matrices, whose rank is too small or that share little; "" if neither is so."""
     if not isinstance(fit.counts, SeveralCounts):
         return ""
-    apart = {pair: value for pair, value in relatedness(fit.counts).items() if value < APART}
     told = " and ".join(
         f"rows that are alike in {one!r} are hardly so in {two!r} (modified RV {value:.2f} of 1)"
-        for (one, two), value in apart.items()
-    )
-    if not (left := matrices_with_structure(fit)):
+        for (one, two), value in relatedness(fit.counts).items() if value < APART
+    )  # fmt: skip
+    if not (lacking := matrices_that_lack(fit)):
         little = "they share little, as fit.matrices() shows, and a fit of each alone says nearly as much"
         return f"{told}: {little}" if told else ""
-    where = " and ".join(f"{name!r} ({ratio:.1f} times as much as those of noise)" for name, ratio in left.items())
+    where = " and ".join(f"{name!r} ({ratio:.1f} times as much as those of noise)" for name, ratio in lacking.items())
     why = f"; {told}, so that the rank must come near the sum of those that each needs alone" if told else ""
     larger = f"bayesnmf.select(counts, {fit.model!r}, range({fit.rank + 1}, {2 * fit.rank + 1}))"
     return (
@@ -243,10 +241,7 @@ def caution_of_noise(fit: FitRecord) -> str:
 
     Of several matrices that lack components, `caution_of_matrices` says so, and noise is not the cure.
     """
-    if not (excess := excess_of_noise(fit)):
-        return ""
-    left = matrices_with_structure(fit)
-    if left and isinstance(fit.counts, SeveralCounts):
+    if not (excess := excess_of_noise(fit)) or matrices_that_lack(fit):
         return ""
     told = f"{excess}: components are missing, or intervals are too narrow"
     if fit.is_of_matrix:

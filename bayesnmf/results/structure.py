@@ -1,4 +1,4 @@
-"""What the components of a fit leave in the residuals, and how much several matrices share.
+"""What the components of a fit leave in the residuals of several matrices, and how much these share.
 
 Noise that is independent between entries has no direction: a matrix of residuals keeps its largest singular value when
 all their signs are drawn anew [D. Hong, Y. Sheng & E. Dobriban, *Selecting the number of components in PCA via random
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.several import SeveralCounts
+from bayesnmf.data.several import SeveralCounts, check_several
 from bayesnmf.noise.abilities import Distributed
 from bayesnmf.results.record import FitRecord, kept_with_fit
 from bayesnmf.types import Array
@@ -32,12 +32,9 @@ LEFT = 1.3  # ratio from which on components are missing
 
 @kept_with_fit
 def structure_left(fit: FitRecord) -> dict[str, float]:
-    """Return how much larger the residuals are in one direction than noise makes them, by matrix ("" of a single one).
-
-    It is 1 at most by as much as chance allows where nothing is missing.
-    """
+    """Return by matrix how much larger the residuals are in one direction than noise makes them, about 1 if no more."""
     found, rng, (loadings, components) = {}, np.random.default_rng(0), fit.mean_factors
-    for name, (rows, features, weight) in _parts(fit.counts).items():
+    for name, (rows, features, weight) in _parts(check_several(fit.counts)).items():
         chosen = _evenly(rows)
         counts = fit.counts.rows(chosen)
         noise = fit.noise.of_rows(chosen).of_features(features)
@@ -71,10 +68,8 @@ class Part(NamedTuple):
     weight: float
 
 
-def _parts(counts: Counts) -> dict[str, Part]:
+def _parts(counts: SeveralCounts) -> dict[str, Part]:
     """Return what is looked at of each matrix."""
-    if not isinstance(counts, SeveralCounts):
-        return {"": Part(np.arange(counts.shape[0]), _common(counts, np.arange(counts.shape[1])), 1.0)}
     return {
         name: Part(counts.rows_of(name), _common(counts, counts.features_of(name)), float(weight))
         for name, weight in zip(counts.matrices.names, counts.matrices.weights, strict=True)

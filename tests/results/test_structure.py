@@ -28,23 +28,22 @@ def fitted(counts, rank, **given):
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_residuals_have_a_direction_where_a_component_is_missing(noise):
-    """Not of noise, though the counts vary four times as much as Poisson counts, which the fit knows nothing of."""
-    counts = drawn(1, noise=noise)["a"]
-    assert structure_left(fitted(counts, 4))[""] < LEFT < structure_left(fitted(counts, 3))[""]
+    """In some matrix, and not of noise, though counts vary more than Poisson counts, which the fit knows nothing of."""
+    counts = drawn(1, shared=4, noise=noise)
+    assert max(structure_left(fitted(counts, 4)).values()) < LEFT < max(structure_left(fitted(counts, 3)).values())
 
 
 def test_weights_change_no_residuals():
     counts = drawn(2, shared=4)
-    fit = fitted(counts, 4, weights={"b": 0.5})
-    assert max(structure_left(fit).values()) < LEFT
+    assert max(structure_left(fitted(counts, 4, weights={"b": 0.5})).values()) < LEFT
     assert min(structure_left(fitted(counts, 2, weights={"b": 0.5})).values()) > LEFT
 
 
 def test_missing_entries_leave_none():
-    counts = drawn(3)["a"].astype(float)
-    observed = np.random.default_rng(0).random(counts.shape) < 0.8
-    counts[~observed] = 1e4
-    assert structure_left(fitted(counts, 4, observed=observed))[""] < LEFT
+    counts = drawn(3, shared=4)
+    observed = {name: np.random.default_rng(0).random(each.shape) < 0.8 for name, each in counts.items()}
+    counts = {name: np.where(observed[name], each, 10_000) for name, each in counts.items()}
+    assert max(structure_left(fitted(counts, 4, observed=observed)).values()) < LEFT
 
 
 def test_relatedness_is_the_correlation_of_cosines_of_different_rows():
