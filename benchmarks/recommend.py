@@ -10,10 +10,10 @@ simulated: 1,000 users × 2,000 items, by no factorisation: the odds of an item 
 the product of tastes, eight normal numbers of each user and item; users have log-normal numbers of items, and play each
 a geometric number of times. A fifth of what each user has is held out, and methods score all that they have not.
 
-`plain` is ``bayesnmf.fit(counts, rank)``, `nb1` has noise="nb1", `four` adds up the expected counts of four of these
-from different seeds, and `zeros` has missing="zeros". `popularity` is how many users have an item, `als` and `bpr` are
-implicit's, ALS with regularization=0.1, else with its defaults. Ranks are tried on a first split, and the best by
-recall is judged on three others; a single one is not tried.
+`plain` is ``bayesnmf.fit(counts, rank)``, `nb1` has noise="nb1", `ones` is ``bayesnmf.fit(counts > 0, rank)``, `four`
+adds up the expected counts of four of these from different seeds, and `zeros` has missing="zeros". `popularity` is how
+many users have an item, `als` and `bpr` are implicit's, ALS with regularization=0.1, else with its defaults. Ranks are
+tried on a first split, and the best by recall is judged on three others; a single one is not tried.
 
 recall@20: how many of the held-out items are among the first 20, over how many could be. NDCG@20 discounts by place.
 "New users": the same for a fifth of the users whom the fit has not seen, by ``fit.transform``. Seconds are those of the
@@ -42,7 +42,7 @@ HERE = Path(__file__).parent
 FIRST, SPLITS, SHARE, TOP = 0, (1, 2, 3), 0.2, 20
 RANKS = (10, 20, 40)
 FILES = {"movielens": "movielens100k.tab", "filmtrust": "filmtrust/ratings.tab"}
-OURS = ("plain", "nb1", "four", "zeros")
+OURS = ("plain", "nb1", "ones", "four", "zeros")
 METHODS = (*OURS, "popularity", "als", "bpr")
 
 
@@ -91,8 +91,9 @@ def judged(scores: Array, train: csr_array, held: csr_array) -> tuple[float, flo
 
 def fitted(method: str, train: csr_array, rank: int, seed: int = 0) -> bayesnmf.Fit:
     """Return a fit of ours."""
-    settings = {"nb1": {"noise": "nb1"}, "four": {"noise": "nb1"}, "zeros": {"missing": "zeros"}}.get(method, {})
-    return bayesnmf.fit(train, rank=rank, seed=seed, **settings)
+    counts = csr_array((train > 0).astype(float)) if method in ("ones", "four") else train
+    settings: Any = {"nb1": {"noise": "nb1"}, "zeros": {"missing": "zeros"}}.get(method, {})
+    return bayesnmf.fit(counts, rank=rank, seed=seed, **settings)
 
 
 def scored(method: str, train: csr_array, rank: int, rivals: str) -> tuple[Array, float]:
@@ -118,8 +119,8 @@ def of_new_users(method: str, train: csr_array, held: csr_array, rank: int) -> f
     """Return recall for a fifth of the users, whose loadings come from a fit of the others."""
     new = np.arange(train.shape[0]) % 5 == 0
     fit = fitted(method, train[~new], rank)
-    scores = fit.transform(train[new]) @ fit.components
-    return judged(scores, train[new], held[new])[0]
+    known = csr_array((train[new] > 0).astype(float)) if method == "ones" else train[new]
+    return judged(fit.transform(known) @ fit.components, train[new], held[new])[0]
 
 
 def measured(method: str, counts: csr_array, rivals: str, ranks: Sequence[int]) -> dict[str, Any]:
@@ -134,7 +135,7 @@ def measured(method: str, counts: csr_array, rivals: str, ranks: Sequence[int]) 
         train, held = split(counts, seed)
         scores, seconds = scored(method, train, rank, rivals)
         rows.append([*judged(scores, train, held), seconds])
-        if method in ("plain", "nb1"):
+        if method in ("plain", "nb1", "ones"):
             new.append(of_new_users(method, train, held, rank))
     recall, ndcg, seconds = np.mean(rows, axis=0)
     more = {"new": float(np.mean(new))} if new else {}

@@ -211,14 +211,14 @@ def matrices_that_lack(fit: FitRecord) -> dict[str, float]:
 
     New rows have the components that are given, and means that are at no rest leave structure, too.
     """
-    if fit.is_projected or not (isinstance(fit.counts, SeveralCounts) and fit.counts.total and fit.status.converged):
+    if not (isinstance(fit.counts, SeveralCounts) and fit.counts.total and fit.status.converged) or fit.is_projected:
         return {}
     return {name: ratio for name, ratio in structure_left(fit).items() if ratio > LEFT}
 
 
 def caution_of_matrices(fit: FitRecord) -> str:
     """Return a caution about several matrices, whose rank is too small or that share little; "" if neither is so."""
-    if not isinstance(fit.counts, SeveralCounts):
+    if fit.is_projected or not isinstance(fit.counts, SeveralCounts):
         return ""
     told = " and ".join(
         f"rows that are alike in {one!r} are hardly so in {two!r} (modified RV {value:.2f} of 1)"

@@ -36,14 +36,12 @@ def structure_left(fit: FitRecord) -> dict[str, float]:
     found, rng, (loadings, components) = {}, np.random.default_rng(0), fit.mean_factors
     for name, (rows, features, weight) in _parts(check_several(fit.counts)).items():
         chosen = _evenly(rows)
-        counts = fit.counts.rows(chosen)
+        counts, missing = _entries(fit.counts.rows(chosen), features)
         noise = fit.noise.of_rows(chosen).of_features(features)
         expected = np.matmul(*noise.factors_of_expected(loadings[chosen], components[:, features] / weight))
         variances = noise.variances(expected) if isinstance(noise, Distributed) else expected
-        residuals = counts.matrix[:, features].toarray() / weight - expected
-        residuals /= np.sqrt(np.maximum(variances, LEAST_VARIANCE))
-        if counts.mask is not None:
-            residuals[counts.mask.features(features).hidden(slice(None))] = 0.0
+        residuals = (counts / weight - expected) / np.sqrt(np.maximum(variances, LEAST_VARIANCE))
+        residuals[missing] = 0.0
         of_noise = max(_largest(residuals * rng.choice((-1.0, 1.0), residuals.shape)) for _ in range(FLIPS))
         found[name] = _largest(residuals) / of_noise if of_noise > 0 else 1.0
     return found
@@ -54,7 +52,7 @@ def relatedness(counts: SeveralCounts) -> dict[tuple[str, str], float]:
     found, parts = {}, _parts(counts)
     for pair in combinations(parts, 2):
         rows = counts.rows(_evenly(np.intersect1d(*(parts[name].rows for name in pair))))
-        one, two = (_cosines(rows.matrix[:, parts[name].features].toarray()) for name in pair)
+        one, two = (_cosines(rows, parts[name].features) for name in pair)
         size = np.sqrt(np.sum(one**2) * np.sum(two**2))
         found[pair] = float(np.sum(one * two) / size) if size > 0 else 0.0
     return found
@@ -90,11 +88,19 @@ def _largest(matrix: Array) -> float:
     return float(np.sqrt(np.linalg.eigvalsh(smaller @ smaller.T)[-1]))
 
 
-def _cosines(counts: Array) -> Array:
+def _entries(counts: Counts, features: Array) -> tuple[Array, Array]:
+    """Return the counts of some features, and which of them are missing."""
+    found = counts.matrix[:, features].toarray()
+    lost = None if counts.mask is None else counts.mask.features(features).hidden(slice(None))
+    return found, np.zeros(found.shape, bool) if lost is None else lost
+
+
+def _cosines(rows: Counts, features: Array) -> Array:
     """Return the cosines between rows, (n, n), of how they differ from the mean profile; 0 of a row with itself."""
-    counts = counts[:, counts.any(axis=0)]
+    counts, missing = _entries(rows, features)
     expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / max(counts.sum(), 1.0)
-    differences = (counts - expected) / np.sqrt(np.maximum(expected, np.finfo(float).tiny))
+    differences = np.where(expected > 0, (counts - expected) / np.sqrt(np.where(expected > 0, expected, 1.0)), 0.0)
+    differences[missing] = 0.0
     lengths = np.linalg.norm(differences, axis=1, keepdims=True)
     differences = np.divide(differences, lengths, out=np.zeros_like(differences), where=lengths > 0)
     found = differences @ differences.T
