@@ -175,7 +175,8 @@ def is_weighted(counts: Any) -> bool:
 
 def weights_of(counts: Counts) -> Array:
     """Return how often the counts of each feature count, (m,)."""
-    return counts.matrices.weights[counts.matrices.codes] if is_weighted(counts) else np.ones(counts.shape[1])
+    several = isinstance(counts, SeveralCounts)
+    return counts.matrices.weights[counts.matrices.codes] if several else np.ones(counts.shape[1])
 
 
 def check_unweighted(counts: Any, what: str) -> None:
