@@ -175,8 +175,9 @@ def is_weighted(counts: Any) -> bool:
 
 def weights_of(counts: Counts) -> Array:
     """Return how often the counts of each feature count, (m,)."""
-    several = isinstance(counts, SeveralCounts)
-    return counts.matrices.weights[counts.matrices.codes] if several else np.ones(counts.shape[1])
+    if not isinstance(counts, SeveralCounts):
+        return np.ones(counts.shape[1])
+    return counts.matrices.weights[counts.matrices.codes]
 
 
 def check_unweighted(counts: Any, what: str) -> None:

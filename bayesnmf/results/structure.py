@@ -50,11 +50,11 @@ def structure_left(fit: FitRecord) -> dict[str, float]:
 def relatedness(counts: SeveralCounts) -> dict[tuple[str, str], float]:
     """Return the modified RV coefficient of each two matrices, over rows that both have."""
     found, parts = {}, _parts(counts)
-    for pair in combinations(parts, 2):
-        rows = counts.rows(_evenly(np.intersect1d(*(parts[name].rows for name in pair))))
-        one, two = (_cosines(rows, parts[name].features) for name in pair)
-        size = np.sqrt(np.sum(one**2) * np.sum(two**2))
-        found[pair] = float(np.sum(one * two) / size) if size > 0 else 0.0
+    for (first, one), (second, two) in combinations(parts.items(), 2):
+        rows = counts.rows(_evenly(np.intersect1d(one.rows, two.rows)))
+        alike, alike_too = _cosines(rows, one.features), _cosines(rows, two.features)
+        size = np.sqrt(np.sum(alike**2) * np.sum(alike_too**2))
+        found[first, second] = float(np.sum(alike * alike_too) / size) if size > 0 else 0.0
     return found
 
 

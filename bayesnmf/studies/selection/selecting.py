@@ -306,8 +306,9 @@ def select(
 
 def _unweighted(counts: Counts) -> list[Counts]:
     """Return the counts as they were counted, those of matrices with weights one by one."""
-    weighted = isinstance(counts, SeveralCounts) and is_weighted(counts)
-    return [counts.of(name) for name in counts.matrices.names] if weighted else [counts]
+    if not (isinstance(counts, SeveralCounts) and counts.matrices.weighted):
+        return [counts]
+    return [counts.of(name) for name in counts.matrices.names]
 
 
 def _candidates(models: Any, ranks: Any) -> list[Candidate]:
