@@ -103,8 +103,19 @@ def tumours(
 
 
 def by_assign(counts: pd.DataFrame, known: pd.DataFrame, noise: float) -> dict[str, Any]:
-    found = bayesnmf.assign(counts, known, noise="nb2" if noise else "poisson")
+    found = bayesnmf.assign(counts, known, noise="nb2" if noise else "poisson", drift=None)
     return {"exposures": found.exposures, "presence": found.presence, "low": found.low, "high": found.high}
+
+
+def by_type(drift: Any) -> Callable[..., dict[str, Any]]:
+    """Return `assign` with a dispersion of each type, and with this drift."""
+
+    def run(counts: pd.DataFrame, known: pd.DataFrame, noise: float) -> dict[str, Any]:
+        given: Any = bayesnmf.NegativeBinomial("quadratic", "feature") if noise else "poisson"
+        found = bayesnmf.assign(counts, known, noise=given, drift=drift)
+        return {"exposures": found.exposures, "presence": found.presence, "low": found.low, "high": found.high}
+
+    return run
 
 
 def by_map(counts: pd.DataFrame, known: pd.DataFrame, noise: float) -> dict[str, Any]:
@@ -386,7 +397,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("assign_runs"))
     parser.add_argument("--sigprofiler", metavar="PYTHON")
     parser.add_argument("--cases", choices=("rivals", "stuck", "real", "distorted"), default="rivals")
-    parser.add_argument("--rows", type=int, default=N, help="tumours of each kind, of stuck ones")
+    parser.add_argument("--rows", type=int, default=N, help="tumours, or those of each kind of stuck ones")
     options = parser.parse_args()
     options.out.mkdir(exist_ok=True)
     if options.cases in ("real", "distorted"):
@@ -397,16 +408,18 @@ def main() -> None:
         find_stuck(options.rows, options.out)
         return
     rivals: dict[str, Any] = {
-        "assign": by_assign, "plain map": by_map, "vi, shape 0.1": by_sparse_map, "least squares": by_least_squares
+        "assign": by_assign, "assign, stays": by_type(None), "assign, drifts": by_type("learned"),
+        "plain map": by_map, "vi, shape 0.1": by_sparse_map, "least squares": by_least_squares,
     }  # fmt: skip
     if options.sigprofiler:
         rivals["SigProfilerAssignment"] = by_sigprofiler(options.sigprofiler)
     known, lines = catalogue(), []
     for carried, noise, size in product((None, *CARRIED), NOISES, SIZES):
         counts, truth = tumours(known, size, noise, carried)
+        counts, truth = counts[: options.rows], truth[: options.rows]
         for name, rival in rivals.items():
             case = f"{name}_{size}_{noise}" if carried is None else f"{name}_{size}_{noise}_{carried}"
-            path = options.out / f"{case}.json".replace(" ", "_")
+            path = options.out / f"{case}{'' if options.rows == N else f'_{options.rows}'}.json".replace(" ", "_")
             if not path.exists():
                 begun = time.perf_counter(), time.process_time()
                 with warnings.catch_warnings():

@@ -11,7 +11,7 @@ DESCRIPTION = (
     "Sample which components of a catalogue, such as that of COSMIC, are present in each sample, and write a line for "
     "each sample and component with the chance that it is present, its exposure in counts, and an interval."
 )
-EXAMPLES = """  bayesnmf assign tumours.SBS96.all COSMIC_v3.4_SBS_GRCh38.txt --noise nb2 --drift learned
+EXAMPLES = """  bayesnmf assign tumours.SBS96.all COSMIC_v3.4_SBS_GRCh38.txt --noise nb2 --without-artefacts
   bayesnmf assign counts.csv fit.nc --least 0.5 --out present.tsv --plot present.png
   bayesnmf assign counts.csv fit.nc --checkpoint run --save found.nc
   bayesnmf assign counts.csv known.csv --draws 400 --warmup 200 --json --quiet"""
