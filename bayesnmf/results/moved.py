@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,7 @@ FAR_MOVED = 0.9  # cosine of a component that has moved, below which it is told
 NAMED = 5  # components that a caution names
 
 
-def table_of_moved(known: Array, components: Array, names: Sequence[Any] | Array, strength: float) -> pd.DataFrame:
+def table_of_moved(known: Array, components: Array, names: Array, strength: float) -> pd.DataFrame:
     """Return a row for each known component, (K, m): the cosine between it and where it is now, and the strength."""
     import pandas as pd
 
