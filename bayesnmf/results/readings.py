@@ -22,6 +22,7 @@ from bayesnmf.results import draws as draws_of_fits
 from bayesnmf.results.dispersion import Dispersion, dispersion
 from bayesnmf.results.effects import batch_factors
 from bayesnmf.results.estimates import Draws
+from bayesnmf.results.moved import moved_of
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
 
@@ -90,6 +91,14 @@ class Readings(FitRecord):
         parameters as entries.
         """
         return dispersion(self)
+
+    @property
+    def moved(self) -> pd.DataFrame | None:
+        """How far known components have moved from where they were, with `drift=` of `bayesnmf.fit`; else None.
+
+        A row for each: the ``cosine`` between it and the fitted component, and its prior's ``strength``, in counts.
+        """
+        return moved_of(self)
 
     def batch_factors(self, interval: float = 0.9) -> pd.DataFrame:
         """Return mean, lower and upper of the factor of each batch and feature; `bayesnmf.results.effects`."""
