@@ -104,6 +104,11 @@ class BatchedCounts(RatedCounts):
         return csr_array(found)
 
     @cached_property
+    def sizes(self) -> tuple[Array, Array]:
+        """The different counts of batches above 0, and how many there are of each."""
+        return np.unique(self.rated.data, return_counts=True)
+
+    @cached_property
     def missing_parts(self) -> list[tuple[Array, Mask]]:
         """Rows of each batch, and their missing entries; empty if there are none."""
         return missing_in_groups(self.plain.mask, self.batches)
@@ -112,8 +117,9 @@ class BatchedCounts(RatedCounts):
         """Return the counts of some batches, (batches, m); none are missing as a whole."""
         return self.rated[rows].toarray(), None
 
-    def with_rates(self, lost: Array, ceilings: Array, state: Any = None, gain: float = 0.0) -> BatchedCounts:
+    def with_rates(self, mask: Any, ceilings: Array, state: Any = None, gain: float = 0.0) -> BatchedCounts:
         """Return the same counts with factors: shares (B, m) that features lack of the largest (B,) of their batch."""
+        lost = mask.lost
         found = self._with_factors((1.0 - lost) * ceilings[:, None], lost, ceilings)
         return self._knowing(replace(found, state=state, gain=gain, drawn=state is None))
 

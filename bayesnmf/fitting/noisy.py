@@ -9,6 +9,9 @@ with the better is kept.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +43,17 @@ def run_with_batch(job: Job) -> FitRecord:
 
 
 RESTARTED = ("restarts", "worst_restart")  # diagnostics of the first fit, under Poisson noise
+_MADE: ContextVar[FitRecord | None] = ContextVar("made", default=None)
+
+
+@contextmanager
+def begun_with(first: FitRecord | None) -> Iterator[None]:
+    """Take a Poisson fit of the same counts, method, options and seed for the first fit of a noise, if there is one."""
+    token = _MADE.set(first)
+    try:
+        yield
+    finally:
+        _MADE.reset(token)
 
 
 def run_with_noise(job: Job) -> FitRecord:
@@ -67,7 +81,7 @@ def _first_fit(job: Job) -> FitRecord | None:
     """Return the fit that an unknown dispersion begins with, if one is needed, or under nuts and svi has: by vi."""
     plain, options = replace(job, noise=POISSON), job.options
     if isinstance(options, MAP | VI):
-        return fit_closed_form(plain)
+        return _MADE.get() or fit_closed_form(plain)
     if job.noise.from_first_fit:
         return closed_form_fit(plain)
     if METHODS[job.method].resampled:  # which draws it from its prior
