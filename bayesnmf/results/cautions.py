@@ -10,11 +10,11 @@ import numpy as np
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.several import is_weighted, noise_for
+from bayesnmf.inference.likelier_noise import likeliest_noise
 from bayesnmf.inference.starts.exchanging import find_idle
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning, FitWarning
-from bayesnmf.noise.abilities import Noise
+from bayesnmf.noise.abilities import Dispersed, Noise
 from bayesnmf.noise.poisson import POISSON
-from bayesnmf.noise.quasi import Quasi
 from bayesnmf.noise.words import NOISES
 from bayesnmf.options import MAP, METHODS
 from bayesnmf.options.algorithms import ALGORITHMS
@@ -213,7 +213,7 @@ def caution_of_noise(fit: FitRecord) -> str:
     if fit.is_of_matrix:
         return told
     if noises := noises_for(fit, fit.counts):
-        return f"{told}; {_named(noises)} widens them{_comparison(fit, noises)}"
+        return f"{told}; {_named(noises, fit)} widens them"
     larger = f"{told}; try rank={fit.rank + 1} or more"
     if fit.counts.batch is not None and (noises := noises_for(fit, replace(fit.counts, batch=None))):
         return f"{larger}, or {_named(noises)} without batch"
@@ -238,18 +238,15 @@ def _serves(fit: FitRecord, noise: Noise, counts: Counts) -> bool:
     return True
 
 
-def _named(noises: list[str]) -> str:
-    return " or ".join(f"noise={word!r}" for word in noises)
-
-
-def _comparison(fit: FitRecord, noises: list[str]) -> str:
-    """Return the call that says which of several distributions of counts predicts better; "" if none does."""
-    able = [word for word in noises if word != Quasi.word]
-    several = getattr(fit.counts, "matrices", None) is not None
-    if len(able) < 2 or several or fit.counts.mask is not None or min(fit.counts.shape) < 2:
-        return ""
-    call = f"bayesnmf.select(counts, {fit.model!r}, {fit.rank}, {fit.method!r}, noise={tuple(able)})"
-    return f", and {call} says which predicts better"
+def _named(noises: list[str], fit: FitRecord | None = None) -> str:
+    """Return noises by name; of several distributions of counts that under which those of a fit are likeliest."""
+    able: list[Any] = [NOISES[word] for word in noises if isinstance(NOISES[word], Dispersed)]
+    if fit is None or len(able) < 2:
+        return " or ".join(f"noise={word!r}" for word in noises)
+    best = likeliest_noise(fit.counts, fit.expected_loadings, fit.exposed_components, able)
+    others = " and ".join(repr(each.word) for each in able if each is not best)
+    rest = _named([word for word in noises if NOISES[word] not in able])
+    return f"noise={best.word!r} (likelier than {others} around these means){' or ' * bool(rest)}{rest}"
 
 
 def _cautions_of_components(fit: FitRecord) -> list[str]:
