@@ -45,13 +45,13 @@ def likeliest_noise[N: Dispersed](
     rows = np.arange(n)[:: -(-n // max(min(ROWS, ENTRIES // m), 1))]
     part = counts.rows(rows).with_exposure(None, None).as_type(np.dtype(np.float64))
     given = np.asarray(loadings[rows], np.float64), np.asarray(components, np.float64)
-    means = [np.maximum(each, LEAST * each.max(initial=LEAST)) for each in given]  # modes may have means of 0
+    U, V = (np.maximum(each, LEAST * each.max(initial=LEAST)) for each in given)  # modes may have means of 0
 
     def height(noise: N) -> float:
         begun = working_counts(part, noise.with_first_dispersion(part.shape), given_totals=False, learned=True)
         problem = Problem(begun, Gamma(1.0, 1.0), Gamma(1.0, 1.0), Mode(), Mode())  # whose priors are not asked
-        evidence = evidence_at(problem, State(*(side_of_value(each, 0.0) for each in means)), threads)
+        evidence = evidence_at(problem, State(side_of_value(U, 0.0), side_of_value(V, 0.0)), threads)
         best = noise.with_dispersion(float(evidence.best(begun.dispersions)[0]))  # type: ignore[attr-defined]
-        return log_likelihood(best, part, *means, given_totals=False)
+        return log_likelihood(best, part, U, V, given_totals=False)
 
     return max(noises, key=height)

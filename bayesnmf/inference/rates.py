@@ -4,8 +4,8 @@ With q(ε) = Gamma(x + 1/α, ρ + 1/α), whose mean is (1 + αx) / (1 + αρ), t
 −E λ for Poisson counts, −ε E λ + ερ + L − (x + 1/α) log(1 + αρ): the expected log-likelihood given the rate, less the
 divergence of q(ε) from the prior of the rate. It is largest at ρ = E λ, where it is L − (x + 1/α) log(1 + αE λ).
 
-Blocks of rows are worked on one by one, and no array has a number for every entry: rates that are expected at a state
-are made again when another sum over them is asked for, unless they are all in one block.
+Blocks of rows are worked on one by one. No array has the expected rate of every entry: they are made again when another
+sum over them is asked for, unless all are in one block. Drawn rates are kept.
 """
 
 from __future__ import annotations

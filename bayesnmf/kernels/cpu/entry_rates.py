@@ -1,4 +1,4 @@
-"""Rates of entries whose counts have quadratic variance, for dense blocks of rows: expected ones, and slopes.
+"""Expected rates of entries, for dense blocks of rows, and slopes of the log-likelihood by their dispersion.
 
 Given its rate ε ~ Gamma(1/α, 1/α), a count x with mean λ is Poisson with mean ελ. With y = αρ for a mean ρ, rates are
 (1 + αx) / (1 + y), and log(1 + y) is taken as log u + (y − (u − 1)) / u with u = 1 + y as it is rounded, which has all
@@ -132,17 +132,15 @@ def gamma_slopes(x: Array, rho: Array, s: Array) -> tuple[Array, Array]:
 
 
 @compiled_for_kernels(**VECTORS)
-def _fill_chances(rho: Array, own: Array, exps: Array, chances: Array) -> None:
-    """Write (1 − π) e^−ρ in place of e^−ρ, and the probability of a count of 0."""
-    for j in range(len(rho)):
+def _fill_chances(x: Array, own: Array, exps: Array, chances: Array) -> None:
+    """Write (1 − π) e^−ρ in place of e^−ρ; and the probability of a count of 0, or 1 − π for others."""
+    for j in range(len(x)):
         exps[j] *= 1.0 - own[j]
-        chances[j] = own[j] + exps[j]
+        chances[j] = 1.0 - own[j] if x[j] > 0.0 else own[j] + exps[j]
 
 
 @compiled_for_kernels(fastmath=FAST, **VECTORS)
-def _gain_of_zeros(
-    x: Array, rho: Array, own: Array, exps: Array, logs: Array, rates: Array
-) -> float:  # fmt: skip
+def _gain_of_zeros(x: Array, rho: Array, own: Array, exps: Array, logs: Array, rates: Array) -> float:
     total = 0.0
     for j in range(len(x)):
         rate = exps[j] / (own[j] + exps[j])
@@ -161,9 +159,7 @@ def _fill_kinds(x: Array, rho: Array, s: Array, rates: Array) -> float:
         for j in range(m):
             exps[j] = -rho[i, j]
         exponentials(whole, exps)
-        _fill_chances(rho[i], own, exps, logs)
-        for j in range(m):
-            logs[j] = 1.0 - own[j] if x[i, j] > 0.0 else logs[j]
+        _fill_chances(x[i], own, exps, logs)
         logarithms(whole, logs)
         gain += _gain_of_zeros(x[i], rho[i], own, exps, logs, rates[i])
     return gain
