@@ -24,9 +24,7 @@ ROWS, ENTRIES = 500, 2_000_000  # that are looked at
 LEAST = 1e-12  # part of the largest entry of a factor
 
 
-def likeliest_noise[N: Dispersed](
-    counts: Counts, loadings: Array, components: Array, noises: Sequence[N], threads: int | None = None
-) -> N:
+def likeliest_noise[N: Dispersed](counts: Counts, loadings: Array, components: Array, noises: Sequence[N]) -> N:
     """Return the noise under which whole counts are likeliest, each with one dispersion for all entries.
 
     Of many rows some are looked at, evenly spread.
@@ -37,7 +35,6 @@ def likeliest_noise[N: Dispersed](
     loadings, components : ndarray of shape (n, K) and (K, m)
         Factors of the means, with all exposures.
     noises : sequence of Dispersed
-    threads : int, optional
     """
     n, m = counts.shape
     if len(noises) == 1:
@@ -50,7 +47,7 @@ def likeliest_noise[N: Dispersed](
     def height(noise: N) -> float:
         begun = working_counts(part, noise.with_first_dispersion(part.shape), given_totals=False, learned=True)
         problem = Problem(begun, Gamma(1.0, 1.0), Gamma(1.0, 1.0), Mode(), Mode())  # whose priors are not asked
-        evidence = evidence_at(problem, State(side_of_value(U, 0.0), side_of_value(V, 0.0)), threads)
+        evidence = evidence_at(problem, State(side_of_value(U, 0.0), side_of_value(V, 0.0)), None)
         best = noise.with_dispersion(float(evidence.best(begun.dispersions)[0]))  # type: ignore[attr-defined]
         return log_likelihood(best, part, U, V, given_totals=False)
 
