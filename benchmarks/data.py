@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 import bayesnmf
 from bayesnmf import MAP, Dirichlet, Gamma, Priors
@@ -77,6 +78,10 @@ def read(name: str, rank: int, seed: int) -> Counts:
     path = folder / f"{name}.npz"
     if not path.exists():
         raise SystemExit(f"{path} does not exist: set BAYESNMF_DATA to the folder that contains {name}.npz")
+    if name.startswith("scsim"):  # counts of a simulator, with its truth beside them
+        found = np.load(path)
+        arrays = found["data"], found["indices"], found["indptr"]
+        return as_counts(csr_array(arrays, shape=tuple(found["shape"])))
     return bayesnmf.read_counts(path)
 
 

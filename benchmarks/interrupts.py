@@ -27,6 +27,7 @@ from bayesnmf.kernels.cpu import (
     decomposition,
     draws,
     entries,
+    entry_rates,
     factors,
     likelihood,
     masking,
@@ -87,6 +88,7 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
     prior = np.full((1, K), 0.3)
     few = csr_array((X.data[: X.indptr[n // 100]], X.indices[: X.indptr[n // 100]], X.indptr[: n // 100 + 1]),
                     shape=(n // 100, m))  # fmt: skip
+    dense = entry_rates.dense_rows(few, slice(0, 1))
     states = np.ascontiguousarray(np.tile(U[: n // 100], (STATES, 1, 1))), np.tile(Vt, (STATES, 1, 1))
     city = urn.Urn(prior, np.ones((1, K)), np.full((1, K), 0.3), np.full(K, 0.3 * m))
     given: dict[str, Any] = {"threads": 1}
@@ -183,6 +185,11 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
         "decomposition_gradients": gradients,
         "mean_field_moments": lambda: mean_field.mean_field_moments(U, one, np.zeros((1, 1)), one, one, **given),
         "digamma_with_excess": lambda: mean_field.digamma_with_excess(U),
+        "trigamma": lambda: mean_field.trigamma(U),
+        "dense_rows": lambda: entry_rates.dense_rows(few, slice(0, 1)),
+        "gamma_rates": lambda: entry_rates.gamma_rates(dense, dense + 1.0, np.ones((1, 1))),
+        "gamma_slopes": lambda: entry_rates.gamma_slopes(dense, dense + 1.0, np.ones((1, 1))),
+        "rates_of_zeros": lambda: entry_rates.rates_of_zeros(dense, dense + 1.0, np.full((1, 1), 0.5)),
         "solve_shared_rates": lambda: shared_rates.solve_shared_rates(U, one, np.full(n, 3.0), np.ones(n), **given),
         "sum_ratios": lambda: shared_rates.sum_ratios(U, one, **given),
         "replicated_statistics (Poisson)": lambda: replication.replicated_statistics(U, V, None, 100, seed, **given),

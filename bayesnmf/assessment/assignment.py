@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.sparse import csc_array, csr_array, vstack
 from scipy.stats import trim_mean
 
@@ -24,7 +23,6 @@ from bayesnmf.data.checks import check_assignable, check_drift
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import is_missing, split_labels
 from bayesnmf.data.missing import with_missing, without_missing
-from bayesnmf.data.probabilities import log_likelihood
 from bayesnmf.fitting.checkpointing import kept_in, seed_of
 from bayesnmf.fitting.checks import check_known_components
 from bayesnmf.fitting.fit import fit
@@ -33,6 +31,7 @@ from bayesnmf.fitting.known import catalogue_of, in_order_of
 from bayesnmf.fitting.settings import describe_value, digest_of_counts
 from bayesnmf.inference.alignment import match_components
 from bayesnmf.inference.checkpoints.slots import keeping
+from bayesnmf.inference.likelier_noise import likeliest_noise
 from bayesnmf.inference.sampling.presence import (
     Catalogue,
     Drawn,
@@ -285,8 +284,7 @@ FEW, COMMON, SMALL = (
 SPREAD, SURE = 1.2, 3.0  # Pearson's χ² over its degrees of freedom, and standard errors above 1, of too much variation
 POOLED = 0.1  # expected counts below which entries are pooled
 TRIMMED = 0.25  # share of the rows, on either side, that say nothing of the variation of all
-JUDGED = 500  # rows by which noises are compared
-RANGE = np.log(1e-5), np.log(1e3)  # of dispersions that are tried
+ABLE = (NegativeBinomial("linear"), NegativeBinomial("quadratic"))  # noises that are advised
 
 
 def assign(
@@ -596,24 +594,8 @@ def _noise_caution(counts: Counts, exposures: Array, known: Array, presence: Arr
     error = max(error, np.sqrt(2 / free[good].sum()))
     if ratio <= SPREAD or ratio <= 1 + SURE * error:
         return []
-    word = _better_noise(counts, exposures, known, good[:: -(-len(good) // JUDGED)])
+    noise = likeliest_noise(counts.rows(good), exposures[good], known, ABLE)
     return [
         f"{in_words(ratio, error)} would: exposures are too sure, and some are of noise; use "
-        f"bayesnmf.assign(counts, catalogue, noise={word!r})"
+        f"bayesnmf.assign(counts, catalogue, noise={noise.word!r})"
     ]
-
-
-def _better_noise(counts: Counts, exposures: Array, known: Array, rows: Array) -> str:
-    """Return the negative binomial noise under which these rows are likelier, each at its best dispersion."""
-    part = counts.rows(rows)
-
-    def least(variance: Literal["linear", "quadratic"]) -> float:
-        def loss(log_dispersion: float) -> float:
-            noise = NegativeBinomial(variance, float(np.exp(log_dispersion)))
-            return -log_likelihood(noise, part, exposures[rows], known, False)
-
-        return float(minimize_scalar(loss, bounds=RANGE, method="bounded").fun)
-
-    return min(
-        (NegativeBinomial("linear"), NegativeBinomial("quadratic")), key=lambda noise: least(noise.variance)
-    ).word

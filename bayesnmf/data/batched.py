@@ -89,7 +89,8 @@ class BatchedCounts(WrappedCounts):
     plain = of_inner("plain")
     entries = of_inner("entries")
     of_entries = of_inner("of_entries")
-    rates = of_inner("rates")
+    unrated = of_inner("unrated")
+    with_rates_alone = of_inner("with_rates_alone")
     spread_of_means = of_inner("spread_of_means")
     log_exposure = of_inner("log_exposure")
 
@@ -198,9 +199,9 @@ class BatchedCounts(WrappedCounts):
         own = factors if geometric is None else geometric
         return self._exposed(self.noisy, factors, geometric=own, state=None, held=not drawn, drawn=drawn)
 
-    def with_rates(self, lost: Array, ceilings: Array, state: Any = None, gain: float = 0.0) -> BatchedCounts:
+    def with_rates(self, mask: Mask, ceilings: Array, state: Any = None, gain: float = 0.0) -> BatchedCounts:
         """Return the same counts with rates of entries, and with the factors that they have."""
-        return self.with_noise(self.noisy.with_rates(lost, ceilings, state, gain))
+        return self.with_noise(self.noisy.with_rates(mask, ceilings, state, gain))
 
     def with_noise(self, noisy: Any) -> BatchedCounts:
         """Return counts with the same factors around the same counts, whose noise has changed."""

@@ -170,6 +170,11 @@ class Counts(Working):
         return self.matrix.toarray()
 
     @cached_property
+    def sizes(self) -> tuple[np.ndarray, np.ndarray]:
+        """The different counts above 0, and how many there are of each."""
+        return np.unique(self.matrix.data, return_counts=True)
+
+    @cached_property
     def row_totals(self) -> np.ndarray:
         """Sum of each row, (n,), float64."""
         rows = np.repeat(np.arange(self.shape[0]), np.diff(self.matrix.indptr))

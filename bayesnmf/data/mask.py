@@ -110,7 +110,13 @@ class Mask:
 
     def hidden(self, rows: slice) -> Array:
         """Return which entries of some rows are missing, as booleans (rows, m)."""
-        return np.asarray((self.pattern[rows].toarray() > 0) == self.of_missing)
+        n, m = self.pattern.shape
+        first, last, _ = rows.indices(n)
+        ends = self.pattern.indptr[first : last + 1]
+        found = np.full((last - first, m), not self.of_missing)
+        places = np.repeat(np.arange(last - first), np.diff(ends)), self.pattern.indices[ends[0] : ends[-1]]
+        found[places] = self.of_missing
+        return found
 
     @property
     def arrays(self) -> tuple[Array, ...]:

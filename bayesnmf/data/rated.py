@@ -19,7 +19,7 @@ import numpy as np
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.dispersed import DispersedCounts
-from bayesnmf.data.unexposed import Unexposed
+from bayesnmf.data.mask import Mask
 from bayesnmf.noise.abilities import Dispersed
 from bayesnmf.types import Array
 
@@ -50,10 +50,15 @@ class RatedCounts(DispersedCounts):
         more: Any = {"plain": plain, "noise": noise, "learned": learned, "given_totals": given_totals}
         return cls(plain.matrix, *names, *given, plain.mask, **more)
 
-    def with_rates(self, lost: Array, ceilings: Array, state: Any = None, gain: float = 0.0) -> Self:
-        """Return the same counts with rates: shares (n, m) that entries lack of the ceilings (n,) of their rows."""
+    @property
+    def unrated(self) -> Self:
+        """The same counts without rates."""
+        return self.around(self.plain)
+
+    def with_rates(self, mask: Mask, ceilings: Array, state: Any = None, gain: float = 0.0) -> Self:
+        """Return the same counts with rates: a mask of what entries lack of the ceilings (n,) of their rows."""
         exposure = ceilings * self.plain.row_factor[:, 0]
-        more: Any = {"mask": Unexposed.shares(lost), "state": state, "gain": gain, "ceilings": ceilings}
+        more: Any = {"mask": mask, "state": state, "gain": gain, "ceilings": ceilings}
         made = replace(self, row_exposure=exposure, **more)
         if "log_sizes" in vars(self):  # which no rate changes
             vars(made)["log_sizes"] = self.log_sizes
@@ -70,18 +75,16 @@ class RatedCounts(DispersedCounts):
         return plain
 
     @property
-    def rates(self) -> tuple[Array, Array]:
-        """Shares (n, m) that entries lack of the ceilings (n,) of their rows."""
-        own, ceilings = self.mask, self.ceilings
-        assert isinstance(own, Unexposed)
-        assert ceilings is not None
-        return own.lost, ceilings
+    def with_rates_alone(self) -> Self:
+        """The counts with their rates."""
+        return self
 
     def entries(self, rows: slice) -> tuple[Array, Array | None]:
         """Return the counts of some rows, (rows, m), and which entries are missing, if any can be."""
-        x: Any = self.dense[rows] if "dense" in vars(self.plain) else self.matrix[rows].toarray()
+        from bayesnmf.kernels.cpu.entry_rates import dense_rows  # compiled code takes time to import
+
         hidden = None if self.plain.mask is None else self.plain.mask.hidden(rows)
-        return x.astype(np.float64, copy=False), hidden
+        return dense_rows(self.matrix, rows), hidden
 
     def of_entries(self, dispersions: Array, rows: slice) -> Array:
         """Return dispersions as those of the entries of some rows, (rows or 1, m or 1)."""

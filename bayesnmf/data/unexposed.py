@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -18,6 +18,7 @@ from bayesnmf.data.mask import Mask
 from bayesnmf.types import Array
 
 
+@lru_cache(4)
 def nothing_missing(size: tuple[int, int]) -> csr_array:
     """Return the pattern of no missing entries of (n, m) counts."""
     return csr_array(size, dtype=np.float64)

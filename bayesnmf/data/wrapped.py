@@ -31,6 +31,7 @@ class WrappedCounts(Counts):
     nnz = of_inner("nnz")
     transposed = of_inner("transposed")
     dense = of_inner("dense")
+    sizes = of_inner("sizes")
     row_totals = of_inner("row_totals")
     feature_totals = of_inner("feature_totals")
     total = of_inner("total")

@@ -9,7 +9,9 @@ leaves zeros out, and of what both end with the better is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
@@ -48,6 +50,17 @@ def _poisson_fit(job: Job, run: Callable[[Job], FitRecord] = fit_closed_form) ->
 
 
 RESTARTED = ("restarts", "worst_restart")  # diagnostics of the first fit, under Poisson noise
+_MADE: ContextVar[FitRecord | None] = ContextVar("made", default=None)
+
+
+@contextmanager
+def begun_with(first: FitRecord | None) -> Iterator[None]:
+    """Take a Poisson fit of the same counts, method, options and seed for the first fit of a noise, if there is one."""
+    token = _MADE.set(first)
+    try:
+        yield
+    finally:
+        _MADE.reset(token)
 
 
 def run_with_noise(job: Job) -> FitRecord:
@@ -77,7 +90,7 @@ def _first_fit(job: Job) -> FitRecord | None:
     """Return the fit that an unknown dispersion begins with, if one is needed, or under nuts and svi has: by vi."""
     options = job.options
     if isinstance(options, MAP | VI):
-        return _poisson_fit(job)
+        return _MADE.get() or _poisson_fit(job)
     if job.noise.from_first_fit:
         return _poisson_fit(job, closed_form_fit)
     if METHODS[job.method].resampled:  # which draws it from its prior

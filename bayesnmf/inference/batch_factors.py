@@ -18,7 +18,7 @@ from scipy.special import digamma
 
 from bayesnmf.data.batched import TINY
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.rates import Entries, by_blocks, rated_problem
+from bayesnmf.inference.rates import EntryMeans, in_row_blocks, rated_problem
 from bayesnmf.inference.side import empty_side, spread_at
 from bayesnmf.kernels.cpu.clusters import expected_clusters
 from bayesnmf.types import Array
@@ -107,11 +107,15 @@ def _counted(problem: Problem, state: State, threads: int | None) -> Counted:
             given = _with_means(problem, logs)
             own: Any = given.counts
 
-            def sums(rows: slice, each: Entries) -> Array:
-                found: Array = own.batches.rows(rows).sums(each.rates * each.rho)
+            means = EntryMeans.at(given, state)
+
+            def sums(rows: slice) -> Array:
+                x, rho, _ = means.beside(rows)
+                rates = own.noise.expected_rates_alone(x, rho, own.of_entries(own.dispersions, rows))
+                found: Array = own.batches.rows(rows).sums(rates * rho)
                 return found
 
-            return own.of_batches, np.sum(by_blocks(given, state, sums, threads), axis=0) / own.factors
+            return own.of_batches, np.sum(in_row_blocks(own.shape, sums, threads), axis=0) / own.factors
 
         return with_rates
     means = means_of_batches(problem, state)

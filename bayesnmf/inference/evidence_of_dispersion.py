@@ -28,7 +28,7 @@ from bayesnmf.data.batched import OF_FACTORS, BatchedCounts
 from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.rates import Entries, by_blocks, in_row_blocks
+from bayesnmf.inference.rates import EntryMeans, in_row_blocks
 from bayesnmf.inference.side import spread_at
 from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_entries
 from bayesnmf.noise.abilities import LEAST
@@ -225,27 +225,21 @@ class RateEvidence(Evidence):
     Attributes
     ----------
     counts : RatedCounts
-    rho : ndarray, of the size of what has rates
+    means : EntryMeans
         ρ of `bayesnmf.inference.rates`, 0 at missing entries. Where it is not the mean, it is that of the dispersion of
         the state, as the derivative is that of the bound then.
     threads : int or None
     """
 
     counts: RatedCounts
-    rho: Array
+    means: EntryMeans
     threads: int | None = None
 
     @classmethod
     def at(cls, problem: Problem, state: State, threads: int | None) -> RateEvidence:
         """Return what a state says of the dispersion."""
         counts: Any = problem.counts
-        rho = np.empty(counts.shape, counts.dtype)
-
-        def fill(rows: slice, entries: Entries) -> None:
-            rho[rows] = entries.rho
-
-        by_blocks(problem, state, fill, threads)
-        return cls(counts, rho, threads)
+        return cls(counts, EntryMeans.at(problem, state), threads)
 
     def _sums(self, s: Array, terms: Callable[[Array, Array, Array], tuple[Array, ...]]) -> Array:
         """Return sums of terms of x, ρ and the dispersion over the entries of each dispersion, (terms, dispersions)."""
@@ -253,7 +247,8 @@ class RateEvidence(Evidence):
         axis: Any = {None: (1, 2), "row": 2}.get(counts.noise.by, 1)
 
         def work(rows: slice) -> Array:
-            found = np.stack(terms(counts.entries(rows)[0], self.rho[rows], counts.of_entries(s, rows)))
+            x, rho, _ = self.means.beside(rows)
+            found = np.stack(terms(x, rho, counts.of_entries(s, rows)))
             found = found.sum(axis=axis).reshape(len(found), -1)
             return found if counts.noise.groups is None else _pooled(found, counts)
 
@@ -327,7 +322,7 @@ class ShapeEvidence(Evidence):
         """Return the first and the second derivative of f in log 1/a, (1,) each."""
         both = zip(
             log_rising(self.counted, s[0])[1:],
-            OF_FACTORS.derivatives_of_terms(self.counted, self.means, s),
+            OF_FACTORS.derivatives_of_terms(self.counted, self.means, s[:, None]),
             strict=True,
         )
         slope, bend = (np.array([one.sum() + two.sum()]) for one, two in both)

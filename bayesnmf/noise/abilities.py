@@ -349,11 +349,15 @@ class WithRates(Dispersed):
         return True
 
     @abstractmethod
-    def expected_rates(self, x: Array, rho: Array, s: Array, hidden: Array | None) -> tuple[Array, float]:
+    def expected_rates(self, x: Array, rho: Array, s: Array) -> tuple[Array, float]:
         """Return expected rates (rows, m) at means ρ, and Σ (log p + rate ρ), without x log ρ and log x!.
 
-        Those of `hidden` entries, which are missing, are 0.
+        Missing entries have counts and means of 0, and add nothing to the sum; their rates are not used.
         """
+
+    def expected_rates_alone(self, x: Array, rho: Array, s: Array) -> Array:
+        """Return the same rates, where the sum is not asked for."""
+        return self.expected_rates(x, rho, s)[0]
 
     @abstractmethod
     def drawn_rates(self, x: Array, means: Array, s: Array, seed: int, first: int) -> Array:

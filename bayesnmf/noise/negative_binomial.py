@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 SMALL = 1e-4  # dispersions below which log(1 + s) / s and its derivatives are series
 MANY = 20.0  # 1/s from which on log Γ is a series
-SMALL_MEAN = 1e-3  # αρ below which derivatives are series
 CENTRE, WIDTH = np.log(0.3), 2.0  # of the normal prior of the logarithm of a dispersion
 
 
@@ -310,13 +309,17 @@ class NegativeBinomial(WithRates):
         """Standard deviation of the logarithm of a dispersion of which the counts say nothing."""
         return WIDTH
 
-    def expected_rates(self, x: Array, rho: Array, s: Array, hidden: Array | None) -> tuple[Array, float]:
+    def expected_rates(self, x: Array, rho: Array, s: Array) -> tuple[Array, float]:
         """Return the means of Gamma(x + 1/α, ρ + 1/α), and Σ ερ − (x + 1/α) log(1 + αρ)."""
-        more = x + 1 / s
-        if hidden is not None:
-            more[hidden], rho[hidden] = 0.0, 0.0
-        rates = more / (rho + 1 / s)
-        return rates, float((rates * rho - more * np.log1p(s * rho)).sum())
+        from bayesnmf.kernels.cpu.entry_rates import gamma_rates
+
+        return gamma_rates(x, rho, s)
+
+    def expected_rates_alone(self, x: Array, rho: Array, s: Array) -> Array:
+        """Return the means of Gamma(x + 1/α, ρ + 1/α), without logarithms."""
+        from bayesnmf.kernels.cpu.entry_rates import gamma_rates
+
+        return gamma_rates(x, rho, s, gains=False)[0]
 
     def drawn_rates(self, x: Array, means: Array, s: Array, seed: int, first: int) -> Array:
         """Draw from Gamma(x + 1/α, λ + 1/α)."""
@@ -325,24 +328,26 @@ class NegativeBinomial(WithRates):
         return np.asarray(gamma_draws(x + 1 / s, seed, 1, first_row=first) / (means + 1 / s))
 
     def sums_of_sizes(self, counts: Any, dispersions: Array) -> Array:
-        """Return ΣL, Σ(x − W) and Σ(x − 2W + V) at λ = 1 of each row, or feature if the dispersions are theirs."""
-        from bayesnmf.kernels.cpu.clusters import cluster_sums
+        """Return ΣL, Σ(x − W) and Σ(x − 2W + V) at λ = 1 of each row, or feature, or all for one dispersion."""
+        from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_entries
 
+        if self.by is None:
+            x, times = counts.sizes
+            L, W, V = sums_of_entries(x, np.ones(len(x)), float(dispersions[0])).T
+            return np.array([[times @ L, times @ (x - W), times @ (x - 2 * W + V)]])
         matrix = counts.transposed if self.by_feature else counts.matrix
         ones, s = [np.ones((length, 1)) for length in matrix.shape], self.of_lines(dispersions)
-        return cluster_sums(matrix, ones[0], ones[1].T, (np.broadcast_to(s, len(ones[0])).copy(), None))
+        return cluster_sums(matrix, ones[0], ones[1].T, (np.asarray(s), None))
 
     def log_terms(self, x: Array, rho: Array, s: Array) -> Array:
         """Return −(x + 1/α) log(1 + αρ)."""
         return -((x + 1 / s) * np.log1p(s * rho))
 
     def derivatives_of_terms(self, x: Array, rho: Array, s: Array) -> tuple[Array, Array]:
-        """Return both derivatives of −(x + φ) log(1 + y) in log α, with y = αρ and φ = 1/α, by series for small y."""
-        y, phi = s * rho, 1 / s
-        share, small = y / (1 + y), y < SMALL_MEAN
-        once = np.where(small, y * y * (1 / 2 - y * (2 / 3 - y * 3 / 4)), np.log1p(y) - share)
-        twice = np.where(small, y * y * (1 / 2 - y * (4 / 3 - y * 9 / 4)), share**2 - once)
-        return phi * once - x * share, phi * twice - x * share / (1 + y)
+        """Return both derivatives of −(x + 1/α) log(1 + αρ) in log α."""
+        from bayesnmf.kernels.cpu.entry_rates import gamma_slopes
+
+        return gamma_slopes(x, rho, s)
 
 
 def _drawn_shares(concentrations: Array, rng: np.random.Generator) -> Array:

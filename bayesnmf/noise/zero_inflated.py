@@ -147,16 +147,11 @@ class ZeroInflated(WithRates):
         """Standard deviation of the logarithm of a share of which the counts say nothing."""
         return 1.0 / A
 
-    def expected_rates(self, x: Array, rho: Array, s: Array, hidden: Array | None) -> tuple[Array, float]:
+    def expected_rates(self, x: Array, rho: Array, s: Array) -> tuple[Array, float]:
         """Return 1 for counts, the probability of the second kind for zeros, and Σ rate ρ + log p without x log λ."""
-        if hidden is not None:
-            rho[hidden] = 0.0
-        logs = np.logaddexp(np.log(s), np.log1p(-s) - rho)
-        rates = np.where(x > 0, 1.0, np.exp(np.log1p(-s) - rho - logs))
-        gains = np.where(x > 0, np.log1p(-s), rates * rho + logs)
-        if hidden is not None:
-            rates[hidden], gains[hidden] = 0.0, 0.0
-        return rates, float(gains.sum())
+        from bayesnmf.kernels.cpu.entry_rates import rates_of_zeros
+
+        return rates_of_zeros(x, rho, s)
 
     def drawn_rates(self, x: Array, means: Array, s: Array, seed: int, first: int) -> Array:
         """Draw which zeros are of the second kind; rates of the first kind are 0."""

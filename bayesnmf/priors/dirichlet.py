@@ -354,7 +354,9 @@ def natural_target(nu: Array, alpha: Array, exposure: Array) -> Array:
 
 def solved(nu: Array, change: Array) -> Array:
     """Return F⁻¹ times a change of E log x of rows with at least two entries."""
-    own, of_total = 1 / polygamma(1, nu), polygamma(1, nu.sum(axis=1, keepdims=True))
+    from bayesnmf.kernels.cpu.mean_field import trigamma  # compiled code takes time to import
+
+    own, of_total = 1 / trigamma(nu), trigamma(nu.sum(axis=1, keepdims=True))
     shared = of_total / (1 - of_total * own.sum(axis=1, keepdims=True))
     return np.asarray(own * (change + shared * (own * change).sum(axis=1, keepdims=True)))
 
@@ -384,9 +386,11 @@ def stepped(nu: Array, alpha: Array, exposure: Array) -> Array:
 
 
 def _bound(nu: Array, alpha: Array, exposure: Array) -> tuple[Array, Array]:
-    """Return G of rows, and the size of its terms."""
-    total = nu.sum(axis=1, keepdims=True)
+    """Return G of rows, and the size of its terms, with logΓ(ν) = ν ψ(ν) − h(ν) − ν (`mean_field`)."""
+    from bayesnmf.kernels.cpu.mean_field import digamma_with_excess
+
+    total, (psi, excess) = nu.sum(axis=1, keepdims=True), digamma_with_excess(nu)
     of_total, exposed = gammaln(total[:, 0]), (exposure * nu).sum(axis=1) / total[:, 0]
-    tilt = ((alpha - nu) * (digamma(nu) - digamma(total))).sum(axis=1)
-    found = tilt + gammaln(nu).sum(axis=1) - of_total - exposed
+    tilt = ((alpha - nu) * (psi - digamma(total))).sum(axis=1)
+    found = tilt + (nu * (psi - 1) - excess).sum(axis=1) - of_total - exposed
     return found, np.abs(of_total) + np.abs(exposed) + np.abs(tilt)

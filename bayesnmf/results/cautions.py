@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.data.several import SeveralCounts, is_weighted, noise_for
+from bayesnmf.inference.likelier_noise import likeliest_noise
 from bayesnmf.inference.starts.exchanging import find_idle
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning, FitWarning
-from bayesnmf.noise.abilities import Noise
+from bayesnmf.noise.abilities import Dispersed, Noise
 from bayesnmf.noise.poisson import POISSON
-from bayesnmf.noise.quasi import Quasi
 from bayesnmf.noise.words import NOISES
 from bayesnmf.options import MAP, METHODS
 from bayesnmf.options.algorithms import ALGORITHMS
@@ -247,7 +247,7 @@ def caution_of_noise(fit: FitRecord) -> str:
     if fit.is_of_matrix:
         return told
     if noises := noises_for(fit):
-        return f"{told}; {' or '.join(f'noise={word!r}' for word in noises)} widens them{_comparison(fit, noises)}"
+        return f"{told}; {_named(noises, fit)} widens them"
     return f"{told}; try rank={fit.rank + 1} or more"
 
 
@@ -269,14 +269,15 @@ def _serves(fit: FitRecord, noise: Noise) -> bool:
     return True
 
 
-def _comparison(fit: FitRecord, noises: list[str]) -> str:
-    """Return the call that says which of several distributions of counts predicts better; "" if none does."""
-    able = [word for word in noises if word != Quasi.word]
-    others = getattr(fit.counts, "matrices", None) is not None or fit.counts.batch is not None
-    if len(able) < 2 or others or fit.counts.mask is not None or min(fit.counts.shape) < 2:
-        return ""
-    call = f"bayesnmf.select(counts, {fit.model!r}, {fit.rank}, {fit.method!r}, noise={tuple(able)})"
-    return f", and {call} says which predicts better"
+def _named(noises: list[str], fit: FitRecord) -> str:
+    """Return noises by name; of several distributions of counts that under which those of a fit are likeliest."""
+    able: list[Any] = [NOISES[word] for word in noises if isinstance(NOISES[word], Dispersed)]
+    if len(able) < 2:
+        return " or ".join(f"noise={word!r}" for word in noises)
+    best = likeliest_noise(fit.counts, *fit.mean_factors, able)
+    others = " and ".join(repr(each.word) for each in able if each is not best)
+    rest = "".join(f" or noise={word!r}" for word in noises if NOISES[word] not in able)
+    return f"noise={best.word!r} (likelier than {others} around these means){rest}"
 
 
 def _cautions_of_components(fit: FitRecord) -> list[str]:

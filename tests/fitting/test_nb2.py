@@ -211,7 +211,7 @@ def test_derivatives_of_the_log_likelihood_are_those_of_differences(by, method):
     evidence = evidence_at(problem, state, 1)
     assert evidence.log_likelihood(problem.counts.dispersions).sum() == pytest.approx(
         with_rates_at(problem, state).counts.log_noise - problem.counts.log_prior
-        - (evidence.rho * with_rates_at(problem, state).counts.ceilings[:, None]
+        - (evidence.means.beside(slice(None))[1] * with_rates_at(problem, state).counts.ceilings[:, None]
            * (1 - with_rates_at(problem, state).counts.mask.lost)).sum(),
         rel=1e-10,
     )  # fmt: skip

@@ -18,8 +18,11 @@ from benchmarks.interrupts import calls, pieces
 
 SHORT = 2**9  # multiply-adds of a piece
 CALLS = calls(n=200, m=40, nonzeros=4_000, K=3)
-# They do next to nothing with an entry of a factor: 1e8 entries take half a second.
-WHOLE = ("log_scales", "sum_rows", "scale_rows", "largest_imbalance", "digamma_with_excess", "move")
+# They do next to nothing with an entry of a factor: 1e8 entries take half a second. Those of rates are given blocks.
+WHOLE = (
+    "log_scales", "sum_rows", "scale_rows", "largest_imbalance", "digamma_with_excess", "move", "trigamma",
+    "dense_rows", "gamma_rates", "gamma_slopes", "rates_of_zeros",
+)  # fmt: skip
 # They, and the benchmarks, call these inner loops by themselves.
 CALLED_BY_TESTS = {
     "log_gamma_and_digamma", "gamma_at_least_one", "systematic_offspring", "poisson", "binomial", "add_many",

@@ -65,11 +65,9 @@ class ManyZeros(WithRates):
     def widest(self):
         return 1.0
 
-    def expected_rates(self, x, rho, s, hidden):
-        seen = np.ones(x.shape, bool) if hidden is None else ~hidden
-        rho[~seen] = 0
-        rates = np.where(x > 0, 1.0, (1 - s) * np.exp(-rho) / (s + (1 - s) * np.exp(-rho))) * seen
-        return rates, float(((rates * rho * (x == 0) + self.log_terms(x, rho, s)) * seen).sum())
+    def expected_rates(self, x, rho, s):
+        rates = np.where(x > 0, 1.0, (1 - s) * np.exp(-rho) / (s + (1 - s) * np.exp(-rho)))
+        return rates, float((rates * rho * (x == 0) + self.log_terms(x, rho, s)).sum())
 
     def drawn_rates(self, x, means, s, seed, first):
         p = (1 - s) * np.exp(-means) / (s + (1 - s) * np.exp(-means))

@@ -17,7 +17,7 @@ import numpy as np
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk
 from bayesnmf.kernels.cpu.factors import padded, rows_in_memory
-from bayesnmf.kernels.cpu.special import digamma_and_excess, exponentials, logarithms
+from bayesnmf.kernels.cpu.special import SHIFT, digamma_and_excess, exponentials, logarithms
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
@@ -163,3 +163,24 @@ def digamma_with_excess(x: Array) -> tuple[Array, Array]:
     psi, excess = np.empty_like(padded), np.empty_like(padded)
     _digamma_and_excess(padded, psi, excess)
     return psi[: x.size].reshape(x.shape), excess[: x.size].reshape(x.shape)
+
+
+@compiled_on_disk(nogil=True, error_model="numpy")
+def _fill_trigamma(x: Array, out: Array) -> None:
+    for p in range(len(x)):
+        total, y = 0.0, x[p]
+        for _ in range(SHIFT):
+            total += 1.0 / (y * y)
+            y += 1.0
+        r = 1.0 / y
+        s = r * r
+        series = 1 / 30 - s * (1 / 42 - s * (1 / 30 - s * (5 / 66 - s * (691 / 2730 - s * (7 / 6)))))
+        out[p] = total + r + s * (0.5 + r * (1 / 6 - s * series))
+
+
+def trigamma(x: Array) -> Array:
+    """Return ψ′(x) of an array x > 0, in float64: of x + SHIFT by its series, whose last term is below 1e-16."""
+    flat = np.ascontiguousarray(x, np.float64)
+    out = np.empty_like(flat)
+    _fill_trigamma(flat.ravel(), out.ravel())
+    return out

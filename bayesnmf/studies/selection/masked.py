@@ -32,8 +32,10 @@ from bayesnmf.data.several import weights_of
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.many import uninterrupted
+from bayesnmf.fitting.noisy import begun_with
 from bayesnmf.kernels.cpu.pearson import pearson_sums
 from bayesnmf.noise.abilities import Noise, distribution_of
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import Options
 from bayesnmf.results.dispersion import LOW
 from bayesnmf.studies.selection.criterion import (
@@ -139,7 +141,7 @@ class Masked(ByScore):
         import pandas as pd
 
         masks, tried = make_masks(plan.counts, self.splits or 0, plan.seed), list(product(plan.noises, plan.candidates))
-        found, scored, interrupted = plan.score_all(masks, len(masks), tried, partial(_score, plan))
+        found, scored, interrupted = plan.score_all(masks, len(masks), tried, partial(_score, plan, {}))
         crossed = len(plan.noises) > 1
         places = [(word_of(noise), *candidate) if crossed else candidate for noise, candidate in scored]
         index = pd.MultiIndex.from_tuples(places, names=["noise", "model", "rank"] if crossed else ["model", "rank"])
@@ -169,11 +171,20 @@ class Masked(ByScore):
         return [*super().line(found, each), f"{each.chi_squared:.2f}", f"{each.converged} of {each.fits}"]
 
 
-def _score(plan: SelectionPlan, mask: Mask, candidate: tuple[Noise, Candidate], seed: int) -> Scored:
-    """Fit a candidate, with its noise, to the entries outside a mask, and score those inside."""
+def _score(
+    plan: SelectionPlan, poisson: dict[Candidate, Fit], mask: Mask, candidate: tuple[Noise, Candidate], seed: int
+) -> Scored:
+    """Fit a candidate, with its noise, to the entries outside a mask, and score those inside.
+
+    A Poisson fit of the same mask, which has its seed, is what a noise begins with.
+    """
     noise, of_means = candidate
     counts, options = plan.counts.with_mask(mask), plan.options_for(of_means, plan.counts)
-    fitted = uninterrupted(fit(counts, *of_means, plan.method, seed=seed, options=options, noise=noise))
+    first = poisson.get(of_means)
+    with begun_with(first if first is not None and first.seed == seed else None):
+        fitted = uninterrupted(fit(counts, *of_means, plan.method, seed=seed, options=options, noise=noise))
+    if noise == POISSON and len(plan.noises) > 1:
+        poisson[of_means] = fitted
     return score_masked(fitted, plan, mask)
 
 

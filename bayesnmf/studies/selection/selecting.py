@@ -155,8 +155,9 @@ def _misfit(found: Selection) -> list[str]:
     if found.checks is None or not found.checks.failed:
         return []
     failed = f"{', '.join(found.checks.failed)}; p-value {p_value(found.checks.p_value)}"
+    noise = "" if found.noise == POISSON else f" with noise={word_of(found.noise)!r}"
     return [
-        f"the model is misfitted at rank {_best(found)} ({failed}): either "
+        f"the model{noise} is misfitted at rank {_best(found)} ({failed}): either "
         "components are missing, or the counts of single entries vary more than the model allows. In the second case, "
         "further components absorb this variation, and larger ranks may win without being real; that the misfit "
         "disappears at a larger rank is then only weak evidence for this rank"
