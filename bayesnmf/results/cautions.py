@@ -1,4 +1,4 @@
-"""Cautions about a fit: no convergence, chains that have not mixed, idle components, dispersion, rounding."""
+"""Cautions about a fit: no convergence, unmixed chains, idle components, structure, dispersion, rounding."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from bayesnmf.results.dispersion import in_words, told_dispersion
 from bayesnmf.results.mixing import DIFFERENT, ESS_LIMIT, R_HAT_LIMIT, judged_parts, mixing
 from bayesnmf.results.record import FitRecord, kept_with_fit
 from bayesnmf.results.relabelling import AMBIGUOUS_LIMIT
+from bayesnmf.results.residuals import told_structure
 from bayesnmf.types import Array
 
 # What float32 rounds the objective by, in shares of all counts (1e-7 to 2e-6 for totals of 1e3 to 1e19), and the share
@@ -187,8 +188,15 @@ def cautions_of_model(fit: FitRecord) -> list[str]:
 def _told_of_model(fit: FitRecord) -> tuple[str, ...]:
     if fit.status.reason in BROKEN:
         return ()
-    noise = caution_of_noise(fit)
-    return (*_cautions_of_components(fit), *([noise] if noise else []))
+    return (*_cautions_of_components(fit), *filter(None, [caution_of_structure(fit), caution_of_noise(fit)]))
+
+
+def caution_of_structure(fit: FitRecord) -> str:
+    """Return a caution about residuals that vary together, with a cure; "" if they do not."""
+    if not (told := told_structure(fit)):
+        return ""
+    missing = f"{told}: the fit lacks a component, or has not found one"
+    return missing if fit.is_of_matrix else f"{missing}; try rank={fit.rank + 1} or more"
 
 
 def excess_of_noise(fit: FitRecord) -> str:
