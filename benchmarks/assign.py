@@ -13,7 +13,8 @@ tumour) are judged together, as `assign` judges its own (`--rows` tumours of eac
 pcawg_breast_sbs96).
 
 ``--cases real`` counts, in real breast cancers, presences (chance above 0.5) of signatures that breast cancers cannot
-have: those of other tissues and of treatments. It asks whether a misfit that all tumours share passes for signatures.
+have: those of other tissues and of treatments. It asks whether a misfit that all tumours share passes for signatures;
+``--cases distorted`` asks the same of simulated cohorts of four other tissues, whose spectra differ from the catalogue.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -50,8 +52,16 @@ ELSEWHERE = [f"SBS{each}" for each in (
     "7a", "7b", "7c", "7d", "4", "22", "24", "29", "9", "84", "85", "11", "25", "31", "32", "35", "86", "87", "90",
     "42", "10a", "10b", "10c", "10d", "14", "20", "88", "92", "93", "16", "12", "38",
 )]  # fmt: skip
+BREAST = [f"SBS{each}" for each in ("1", "2", "3", "5", "8", "13", "17a", "17b", "18", "30", "39", "40", "41")]
+NATS, EM = 10.0, 3000
+TISSUES = {
+    "prostate": [f"SBS{each}" for each in ("1", "2", "3", "5", "13", "18", "37", "40", "41", "58")],
+    "melanoma": [f"SBS{each}" for each in ("1", "2", "5", "7a", "7b", "7c", "7d", "13", "38", "40")],
+    "lung": [f"SBS{each}" for each in ("1", "2", "3", "4", "5", "13", "17a", "17b", "18", "28", "40")],
+    "kidney": [f"SBS{each}" for each in ("1", "2", "3", "5", "6", "13", "22", "29", "40", "41")],
+}
 MOVING: dict[str, dict[str, Any]] = {
-    "nb2": {"noise": "nb2"},
+    "nb2, no drift": {"noise": "nb2", "drift": None},
     "nb2, learned drift": {"noise": "nb2", "drift": "learned"},
     "nb2 by feature, learned drift": {
         "noise": bayesnmf.NegativeBinomial("quadratic", "feature"), "drift": "learned",
@@ -93,8 +103,19 @@ def tumours(
 
 
 def by_assign(counts: pd.DataFrame, known: pd.DataFrame, noise: float) -> dict[str, Any]:
-    found = bayesnmf.assign(counts, known, noise="nb2" if noise else "poisson")
+    found = bayesnmf.assign(counts, known, noise="nb2" if noise else "poisson", drift=None)
     return {"exposures": found.exposures, "presence": found.presence, "low": found.low, "high": found.high}
+
+
+def by_type(drift: Any) -> Callable[..., dict[str, Any]]:
+    """Return `assign` with a dispersion of each type, and with this drift."""
+
+    def run(counts: pd.DataFrame, known: pd.DataFrame, noise: float) -> dict[str, Any]:
+        given: Any = bayesnmf.NegativeBinomial("quadratic", "feature") if noise else "poisson"
+        found = bayesnmf.assign(counts, known, noise=given, drift=drift)
+        return {"exposures": found.exposures, "presence": found.presence, "low": found.low, "high": found.high}
+
+    return run
 
 
 def by_map(counts: pd.DataFrame, known: pd.DataFrame, noise: float) -> dict[str, Any]:
@@ -246,32 +267,126 @@ def find_stuck(rows: int, out: Path) -> None:
     print(pd.DataFrame(lines).round(3).to_string(index=False))
 
 
-def find_implausible(out: Path) -> None:
-    """Count signatures of other tissues and of treatments in breast cancers, and print a table."""
+def calls_of(sigprofiler: str | None) -> dict[str, Callable[[pd.DataFrame, pd.DataFrame, int], dict[str, Any]]]:
+    """Return calls by name, which return presences (n, K), and more, given counts, the catalogue and a seed."""
+
+    def by_ours(given: dict[str, Any], counts: pd.DataFrame, known: pd.DataFrame, seed: int) -> dict[str, Any]:
+        found = bayesnmf.assign(counts, known, seed=seed, **given)
+        moved = {} if found.moved is None else {
+            "least cosine": float(found.moved["cosine"].min()), "strength": float(found.moved["strength"].iloc[0])
+        }  # fmt: skip
+        small = [each.split(" of ")[1].split(":")[0] for each in found.cautions if each.startswith("nearly all")]
+        more = {"stuck": int(found.judged["stuck"].sum()), "small in all": small, **moved}
+        return {"presence": found.presence > 0.5, "more": more}
+
+    def by_rival(rival: Any, cut: float, counts: pd.DataFrame, known: pd.DataFrame, seed: int) -> dict[str, Any]:
+        exposures = rival(counts, known, 0.0)["exposures"]
+        return {"presence": exposures > cut * exposures.sum(axis=1, keepdims=True), "more": {}}
+
+    found = {name: partial(by_ours, given) for name, given in MOVING.items()}
+    found["least squares, above 3 %"] = partial(by_rival, by_least_squares, 0.03)
+    if sigprofiler:
+        found["SigProfilerAssignment"] = partial(by_rival, by_sigprofiler(sigprofiler), 0.0)
+    return found
+
+
+def kept_run(path: Path, call: Callable[..., dict[str, Any]], *given: Any) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return presences and more of a call, run now or kept by an earlier run."""
+    if not path.exists():
+        begun = time.process_time(), time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = call(*given)
+        seconds = {"cpu s": time.process_time() - begun[0], "s": time.perf_counter() - begun[1]}
+        kept = {"presence": np.flatnonzero(found["presence"]).tolist(), "size": found["presence"].shape}
+        path.write_text(json.dumps(kept | {"more": found["more"] | seconds}), encoding="utf-8")
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    present = np.zeros(kept["size"], bool)
+    present.flat[kept["presence"]] = True
+    return present, kept["more"]
+
+
+def ratios(counts: np.ndarray, known: pd.DataFrame, without: tuple[str, ...]) -> np.ndarray:
+    """Return in nats how much likelier counts are with some signatures of breast cancers than without them, (n,)."""
+
+    def height(names: list[str]) -> np.ndarray:
+        p = known.loc[names].to_numpy()
+        u = np.repeat(counts.sum(axis=1, keepdims=True) / len(p), len(p), axis=1)
+        for _ in range(EM):
+            u = u * ((counts / np.maximum(u @ p, 1e-12)) @ p.T)
+        means = np.maximum(u @ p, 1e-300)
+        return np.asarray((counts * np.log(means) - means).sum(axis=1))
+
+    return height(BREAST) - height([name for name in BREAST if name not in without])
+
+
+def find_implausible(out: Path, sigprofiler: str | None) -> None:
+    """Count signatures of other tissues and of treatments in breast cancers, and print a table.
+
+    Beside it stands how many tumours are told to have SBS3, and SBS2 or SBS13, of those in which SigProfilerAssignment
+    or a likelihood ratio above 10 nats finds them.
+    """
     known, lines = catalogue(), []
     real = bayesnmf.read_counts(DATA / "pcawg_breast_sbs96.npz")
-    counts = pd.DataFrame(real.dense, real.row_names, real.feature_names)[known.columns]
+    counts = pd.DataFrame(real.dense, real.row_names, real.feature_names)[known.columns].astype(int)
     some = counts.iloc[np.random.default_rng(0).permutation(len(counts))[:40]]
-    for (name, given), (rows, seed) in product(MOVING.items(), ((40, 0), (40, 1), (40, 2), (len(counts), 0))):
-        path = out / f"real_{name}_{rows}_{seed}.json".replace(" ", "_")
-        if not path.exists():
-            begun = time.perf_counter()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                found = bayesnmf.assign(some if rows == 40 else counts, known, seed=seed, **given)
-            present = pd.DataFrame(found.presence > 0.5, columns=known.index)
-            moved = {} if found.moved is None else {
-                "least cosine": float(found.moved["cosine"].min()), "strength": float(found.moved["strength"].iloc[0])
-            }  # fmt: skip
-            kept = {
-                "implausible in 100": 100 * float(present[ELSEWHERE].to_numpy().sum()) / rows,
-                "signatures": float(present.to_numpy().sum()) / rows, "SBS1": float(present["SBS1"].mean()),
-                "SBS3": float(present["SBS3"].mean()),
-                "APOBEC": float((present["SBS2"] | present["SBS13"]).mean()),
-                "stuck": int(found.judged["stuck"].sum()), "s": time.perf_counter() - begun, **moved,
-            }  # fmt: skip
-            path.write_text(json.dumps(kept), encoding="utf-8")
-        lines.append({"by": name, "tumours": rows, "seed": seed, **json.loads(path.read_text(encoding="utf-8"))})
+    calls, cases = calls_of(sigprofiler), [(some, 0), (some, 1), (some, 2), (counts, 0)]
+    sure = {names: ratios(some.to_numpy(float), known, names) > NATS for names in (("SBS3",), ("SBS2", "SBS13"))}
+    runs = {}
+    for (rows, seed), (name, call) in product(cases, calls.items()):
+        if name in MOVING or (rows is some and not seed):
+            path = out / f"real_{name}_{len(rows)}_{seed}.json".replace(" ", "_")
+            runs[name, len(rows), seed] = kept_run(path, call, rows, known, seed)
+    theirs = runs.get(("SigProfilerAssignment", 40, 0))
+    for names, told in sure.items():
+        told |= theirs[0][:, known.index.isin(names)].any(axis=1) if theirs else False
+    for (name, rows, seed), (found, more) in runs.items():
+        present = pd.DataFrame(found, columns=known.index)
+        shares = {
+            "/".join(names): f"{present[list(names)].any(axis=1)[told].mean():.2f} of {told.sum()}"
+            for names, told in sure.items() if rows == len(some)
+        }  # fmt: skip
+        lines.append({
+            "by": name, "tumours": rows, "seed": seed,
+            "implausible in 100": 100 * present[ELSEWHERE].to_numpy().sum() / rows,
+            "signatures": found.sum() / rows, "SBS1": present["SBS1"].mean(), "all SBS3": present["SBS3"].mean(),
+            **shares, **more,
+        })  # fmt: skip
+        print(lines[-1], flush=True)
+    print(pd.DataFrame(lines).round(2).to_string(index=False))
+
+
+def distorted(known: pd.DataFrame, tissue: str) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return counts, and shares of signatures (40, K), of tumours whose spectra differ from the catalogue together.
+
+    Each type has a factor that all tumours share, log-normal with a standard deviation of 20 %, and entries vary by 10
+    % beside it. All have SBS1 and SBS5, and each other signature of the tissue with a chance of 40 %.
+    """
+    rng = np.random.default_rng([SEED, *tissue.encode()])
+    own, share = known.index.isin(TISSUES[tissue]), np.zeros((40, len(known)))
+    always = known.index.isin(["SBS1", "SBS5"])
+    for row in share:
+        chosen = np.flatnonzero(always | (own & (rng.random(len(own)) < 0.4)))
+        row[chosen] = rng.dirichlet(np.full(len(chosen), 2.0))
+    spectra = known.to_numpy() * np.exp(0.2 * rng.normal(size=known.shape[1]))
+    spectra /= spectra.sum(axis=1, keepdims=True)
+    rate = np.exp(np.log(4000) + 0.6 * rng.normal(size=(40, 1))) * share @ spectra
+    rate *= rng.gamma(100.0, 0.01, rate.shape)
+    return pd.DataFrame(rng.poisson(rate), [f"tumour{i}" for i in range(40)], known.columns), share
+
+
+def find_distorted(out: Path, sigprofiler: str | None) -> None:
+    """Count signatures that a tissue does not have, and those found that tumours have, and print a table."""
+    known, lines = catalogue(), []
+    for tissue, (name, call) in product(TISSUES, calls_of(sigprofiler).items()):
+        counts, share = distorted(known, tissue)
+        found, more = kept_run(out / f"distorted_{tissue}_{name}.json".replace(" ", "_"), call, counts, known, 0)
+        outside = ~known.index.isin(TISSUES[tissue])
+        lines.append({
+            "tissue": tissue, "by": name, "outside in 100": 100 * found[:, outside].sum() / len(found),
+            "signatures": found.sum() / len(found), "of shares above 5 %": found[share > CUT].mean(),
+            "F1 present": f1(share > 0, found), **more,
+        })  # fmt: skip
         print(lines[-1], flush=True)
     print(pd.DataFrame(lines).round(2).to_string(index=False))
 
@@ -281,27 +396,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("assign_runs"))
     parser.add_argument("--sigprofiler", metavar="PYTHON")
-    parser.add_argument("--cases", choices=("rivals", "stuck", "real"), default="rivals")
-    parser.add_argument("--rows", type=int, default=N, help="tumours of each kind, of stuck ones")
+    parser.add_argument("--cases", choices=("rivals", "stuck", "real", "distorted"), default="rivals")
+    parser.add_argument("--rows", type=int, default=N, help="tumours, or those of each kind of stuck ones")
     options = parser.parse_args()
     options.out.mkdir(exist_ok=True)
-    if options.cases == "real":
-        find_implausible(options.out)
+    if options.cases in ("real", "distorted"):
+        find = find_implausible if options.cases == "real" else find_distorted
+        find(options.out, options.sigprofiler)
         return
     if options.cases == "stuck":
         find_stuck(options.rows, options.out)
         return
     rivals: dict[str, Any] = {
-        "assign": by_assign, "plain map": by_map, "vi, shape 0.1": by_sparse_map, "least squares": by_least_squares
+        "assign": by_assign, "assign, stays": by_type(None), "assign, drifts": by_type("learned"),
+        "plain map": by_map, "vi, shape 0.1": by_sparse_map, "least squares": by_least_squares,
     }  # fmt: skip
     if options.sigprofiler:
         rivals["SigProfilerAssignment"] = by_sigprofiler(options.sigprofiler)
     known, lines = catalogue(), []
     for carried, noise, size in product((None, *CARRIED), NOISES, SIZES):
         counts, truth = tumours(known, size, noise, carried)
+        counts, truth = counts[: options.rows], truth[: options.rows]
         for name, rival in rivals.items():
             case = f"{name}_{size}_{noise}" if carried is None else f"{name}_{size}_{noise}_{carried}"
-            path = options.out / f"{case}.json".replace(" ", "_")
+            path = options.out / f"{case}{'' if options.rows == N else f'_{options.rows}'}.json".replace(" ", "_")
             if not path.exists():
                 begun = time.perf_counter(), time.process_time()
                 with warnings.catch_warnings():

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,8 +87,9 @@ def coverage(name: str, number: int, first: int) -> None:
             tables = {kind: fit}
             if method == "vi":
                 tables = {"vi, sampled": fit.with_intervals("sampled"), "vi, Laplace": fit.with_intervals("mean_field")}
-            for label, each in tables.items():
-                found.setdefault(label, []).append(held(each.effects(INTERVAL), effects, order))
+            for (label, each), variation in product(tables.items(), ("rows", "prior")):
+                inside = held(each.effects(INTERVAL, variation), effects, order)
+                found.setdefault(f"{label}, variation by {variation}", []).append(inside)
             seconds[kind] = seconds.get(kind, 0.0) + time.perf_counter() - began
     for label, each in found.items():
         inside = np.array(each)
@@ -124,7 +126,7 @@ def null(seed: int, texts: int = 3000, words: int = 3000, numbers: int = 10, ran
         )  # fmt: skip
         fitted = time.perf_counter() - began
         for kind in ("sampled", "mean_field"):
-            table = fit.with_intervals(kind).effects(INTERVAL)
+            table = fit.with_intervals(kind).effects(INTERVAL, "prior")
             out = (table.low > 0) | (table.high < 0)
             of_numbers = out[[term.startswith("random") for _, term in table.index]]
             sport = table.xs("sport[T.yes]", level="term")
@@ -146,7 +148,7 @@ def two_step(number: int, first: int) -> None:
         )
         plain = bayesnmf.fit(counts, rank=3, method="gibbs", seed=seed, options=options)
         one, two = (match_components(each.components, components) for each in (fit, plain))
-        table = fit.effects()
+        table = fit.effects(variation="prior")
         joint.append([table[name].to_numpy().reshape(3, -1)[one].T[1:] for name in ("effect", "sd")])
         design = np.column_stack([np.ones(len(frame)), frame.x, frame.g == "b"])
         draws: Any = plain.posterior

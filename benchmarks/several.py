@@ -1,6 +1,6 @@
 """What does a second matrix of the same rows bring?
 
-    python -m benchmarks.several [--parts pairs rows noise genes] [--sets 3]
+    python -m benchmarks.several [--parts pairs rows noise genes apart tumours] [--sets 3]
 
 pairs: simulated matrices of 200 rows with shared loadings, of which one has few counts in a row, fitted alone and
 beside the other. Printed are the relative error of its loadings (the sum of absolute differences over that of the
@@ -8,21 +8,32 @@ truth), the total variation between its components and the truth, and the share 
 the same, with three tenths of the rows missing in it; the error of their expected counts. noise: dispersions of each.
 genes: those of pbmc_facs in two sets at random, fitted as two matrices, as one, and each alone: seconds, the largest
 difference, and the normalised mutual information of cell types and largest components.
+
+apart: 150 × 96 counts of six signatures of COSMIC beside a matrix of rank 4 that has nothing to do with them. tumours:
+pcawg_breast_sbs96 beside indels of six processes, simulated from COSMIC's signatures of indels, of which two follow
+what least squares give to SBS3. Fits have noise="nb2" of each there. For each rank of both: the cosines of what each
+matrix has alone to what it has in the fit of both, how many are at least 0.95 and the least; what the fit says of its
+own rank; and the rank that `select` chooses.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import linear_sum_assignment, nnls
+from scipy.spatial.distance import cdist
 from sklearn.metrics import normalized_mutual_info_score
 
 import bayesnmf
 from bayesnmf import VI, Gibbs
 from bayesnmf.datasets import real
+from bayesnmf.results.cautions import caution_of_matrices
+from benchmarks.assign import DATA, catalogue
 
 N, RANK, SIZES, RICH = 200, 6, {"rich": 96, "poor": 83}, 500
 SAMPLED = VI(intervals="sampled")
@@ -141,7 +152,65 @@ def genes(sets: int) -> None:
         print(f"  largest difference of loadings between one matrix and both: {apart:.1e}")
 
 
-PARTS = {part.__name__: part for part in (pairs, rows, noise, genes)}
+def beside(matrices: dict[str, Any], alone: dict[str, int], ranks: Iterable[int], noise: str) -> None:
+    """Print what fits of two matrices keep of what each has alone, and which rank `select` chooses."""
+    given: Any = {"noise": noise, "seed": 0}
+    own = {name: bayesnmf.fit(matrices[name], rank=rank, **given) for name, rank in alone.items()}
+    for rank in ranks:
+        fit = bayesnmf.fit(matrices, rank=rank, **given)
+        told = []
+        for name, one in own.items():
+            between = 1 - cdist(one.components, fit.components[:, fit.counts.features_of(name)], "cosine")
+            kept = np.zeros(one.rank)
+            rows, columns = linear_sum_assignment(-between)
+            kept[rows] = between[rows, columns]
+            told.append(f"{name}: {np.sum(kept >= 0.95)} of {one.rank}, least {kept.min():.2f}")
+        print(f"rank {rank} | {' | '.join(told)} | {caution_of_matrices(fit)}")
+    chosen = bayesnmf.select(matrices, ranks=ranks, splits=2, check=False, **given)
+    print(f"select: {chosen.best and chosen.best.rank} of {', '.join(map(str, ranks))}")
+
+
+def apart(sets: int) -> None:
+    """Print what a matrix keeps beside one that has nothing to do with it."""
+    known = catalogue().loc[["SBS1", "SBS2", "SBS3", "SBS13", "SBS17b", "SBS18"]].to_numpy()
+    for total in (500, 5000):
+        rng, n = np.random.default_rng(1), 150
+        loadings = rng.dirichlet(np.full(6, 0.5), n) * rng.gamma(4, 500, n)[:, None]
+        first = rng.poisson(loadings @ known)
+        other = rng.dirichlet(np.full(60, 0.2), 4)
+        second = rng.poisson(total * rng.dirichlet(np.full(4, 0.5), n) @ other)
+        print(f"apart: {total} counts a row in the other matrix")
+        beside({"x": first, "y": second}, {"x": 6, "y": 4}, (6, 8, 10, 12), "poisson")
+
+
+def tumours(sets: int) -> None:
+    """Print what mutational signatures keep beside indels of the same tumours."""
+    counts, known = real("pcawg_breast_sbs96").counts, catalogue()
+    sbs = pd.DataFrame(counts.matrix.toarray(), counts.row_names, counts.feature_names)
+    ids = indels(sbs, known)
+    mutations, number = (each.to_numpy().sum() / len(sbs) for each in (sbs, ids))
+    print(f"tumours: {len(sbs)}, with {mutations:,.0f} mutations and {number:.0f} indels each")
+    beside({"sbs": sbs, "id": ids}, {"sbs": 8, "id": 5}, (6, 8, 10, 12, 14), "nb2")
+
+
+def indels(sbs: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
+    """Return indels of the same tumours: those of clocks, of one process of its own, and of repair by what SBS3 has."""
+    of_indels = bayesnmf.read_catalogue(DATA / "COSMIC_v3.4_ID_GRCh37.txt")
+    signatures = known[sbs.columns].to_numpy().T
+    place = known.index.get_loc("SBS3")
+    repair = np.array([nnls(signatures, row)[0][place] for row in sbs.to_numpy(dtype=float)])
+    rng, n = np.random.default_rng(0), len(sbs)
+    age = rng.gamma(4, 0.25, n)
+    exposures = {
+        "ID1": 60 * age * rng.gamma(2, 0.5, n), "ID2": 40 * age * rng.gamma(2, 0.5, n), "ID5": 60 * age,
+        "ID9": 25 * rng.gamma(1, 1, n), "ID6": 0.06 * repair * rng.gamma(9, 1 / 9, n),
+        "ID8": (0.03 * repair + 20 * age) * rng.gamma(9, 1 / 9, n),
+    }  # fmt: skip
+    means = sum(np.outer(each, of_indels.loc[name]) for name, each in exposures.items())
+    return pd.DataFrame(rng.poisson(means), sbs.index, of_indels.columns)
+
+
+PARTS = {part.__name__: part for part in (pairs, rows, noise, genes, apart, tumours)}
 
 
 def main(given: list[str] | None = None) -> None:

@@ -65,6 +65,7 @@ THINGS: dict[str, dict[str, Any]] = {
     "batch": {"batch": list("aabbab")},
     "covariates": {"covariates": {"age": [1.0, 4.0, 2.0, 8.0, 3.0, 5.0]}},
     "fixed_components": {"fixed_components": np.full((1, 5), 0.2)},
+    "drift": {"fixed_components": np.full((1, 5), 0.2), "drift": 100},
     "seeds": {"seeds": {"first": [0, 1, "a: 0"]}},
     "row_exposure": {"row_exposure": [1.0, 2.0, 1.0, 2.0, 1.0, 2.0]},
     "feature_exposure": {"feature_exposure": [1.0, 2.0, 1.0, 2.0, 1.0], "(priors)": Priors(components=Gamma(1, 1))},

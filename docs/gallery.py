@@ -11,6 +11,7 @@ from functools import cache
 from inspect import isfunction
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 import bayesnmf
@@ -119,6 +120,15 @@ def signatures_of_indels() -> Any:
 def signatures_of_copy_numbers() -> Any:
     """Segments, CN48: by whether they are heterozygous, by copy number, and by length."""
     return plots.signatures(signatures_fit(cn48_types))
+
+
+def moved() -> Any:
+    """Bars are signatures as tumours have them, marks those of the catalogue: what the tumours share has moved them."""
+    drawn, factors = mutations(sbs96_types), np.exp(0.3 * np.random.default_rng(0).normal(size=96))
+    known = pd.DataFrame(drawn.components * factors, ["SBS2", "SBS5", "SBS18"], sbs96_types())
+    known = known.div(known.sum(axis=1), axis=0)
+    counts = pd.DataFrame(drawn.counts.dense, columns=sbs96_types())
+    return plots.moved(bayesnmf.assign(counts, known, drift="learned", draws=20, warmup=40), n=2)
 
 
 def presence() -> Any:

@@ -214,6 +214,8 @@ def write_files(folder: Path) -> None:
     for name in ("COSMIC_SBS.txt", "COSMIC_v3.4_SBS_GRCh38.txt"):
         known.to_csv(folder / name, sep="\t")
     small_fit().save(folder / "fit.nc")
+    plays = small_counts().rename_axis("user").melt(ignore_index=False, var_name="item", value_name="plays")
+    plays[plays["plays"] > 0].to_csv(folder / "plays.csv")
 
 
 def topic_pages() -> SimpleNamespace:
@@ -248,6 +250,7 @@ OF_PAGES: dict[str, Any] = {
     },
     "docs/input.md": lambda: {"texts": texts_of_topics(), "new_counts": np.ones((4, 36), int)},
     "docs/fields/cells.md": lambda: {"samples": small_counts(), "frame": two_treatments(), "other": other_cells()},
+    "docs/fields/items.md": lambda: {"samples": small_counts()},
     "docs/batches.md": lambda: {"new": np.ones((4, 40), int), "labels": list("abab")},
     "docs/several.md": lambda: {"sbs": of_tumours(), "new_tumours": of_tumours().iloc[:4]},
     "docs/modes.md": lambda: {"fit": small_fit(rank=6)},

@@ -42,6 +42,9 @@ def fitted(kind: str) -> bayesnmf.Fit:
 
 
 BATCH = {"batch": list("ab") * (ROWS // 2)}
+APART = {
+    name: RNG.poisson(RNG.dirichlet(np.full(3, 0.3), ROWS) @ RNG.dirichlet(np.full(9, 0.3), 3) * 3000) for name in "ab"
+}
 FITS = {
     "wild": (WILD, "gamma_poisson", 2, "vi", {"options": FEW}),
     "wild, map": (WILD, "gamma_poisson", 2, "map", {}),
@@ -57,6 +60,7 @@ FITS = {
     "wild, learned": (WILD, "gamma_poisson", 2, "vi", {"options": replace(FEW, learn=("loadings",))}),
     "wild, minibatch": (WILD, "gamma_poisson", 2, "vi", {"options": VI(algorithm="minibatch", tol=0.1)}),
     "wild, covariates": (WILD, "gamma_poisson", 2, "vi", {"options": FEW, "formula": "~ x", "covariates": X}),
+    "apart": (APART, "gamma_poisson", 2, "vi", {"options": FEW}),
     "stopped": (SMALL, "gamma_poisson", 2, "vi", {"options": VI(max_iter=3)}),
     "stopped, map": (SMALL, "gamma_poisson", 2, "map", {"options": MAP(max_iter=3)}),
     "stopped, bld": (SMALL, "dirichlet_gamma", 2, "bld", {"options": bayesnmf.BLD(max_iter=3)}),
@@ -95,6 +99,10 @@ CURES = {
     r"(bayesnmf\.select\(.*?\)\)?) says": lambda fit, call: quietly(
         eval, f"{call[:-1]}, splits=2, check=False)", {"bayesnmf": bayesnmf, "counts": fit.counts}
     ),
+    r"compare ranks by (bayesnmf\.select\(.*\)\))": lambda fit, call: quietly(
+        eval, f"{call[:-1]}, splits=1, check=False)", {"bayesnmf": bayesnmf, "counts": fit.counts}
+    ),
+    r"(fit\.matrices)\(\)": lambda fit, _: fit.matrices(),
     r"try rank=(\d+) or more": lambda fit, rank: again(fit, rank=int(rank), start=None),
     r"fit rank (\d+)": lambda fit, rank: again(fit, rank=int(rank), start=None),
     r"raise (\w+) (?:or|and) \w+ in bayesnmf": lambda fit, name: again(fit, **larger(fit, name)),
@@ -116,7 +124,14 @@ def cure(fit: bayesnmf.Fit, text: str) -> int:
     return done
 
 
-BRIEF = ("wild", "wild, batches", "wild, missing proportions", "stopped, map", "idle")  # one of each sort of advice
+BRIEF = (
+    "wild",
+    "wild, batches",
+    "wild, missing proportions",
+    "apart",
+    "stopped, map",
+    "idle",
+)  # one of each sort of advice
 
 
 @pytest.mark.parametrize("kind", [pytest.param(k, marks=() if k in BRIEF else pytest.mark.long) for k in FITS])
@@ -157,7 +172,7 @@ PRODUCERS = re.compile(r"^_?(cautions?(_of_\w+|_of)?|faults_of_draws|excess_of_n
 TRIED = {  # by file: what is tried above, or where the tests of its folder ask for its text
     "results/cautions.py": {
         "cautions_of", "cautions_of_model", "caution_of_noise", "caution_of_structure", "caution_of_rounding",
-        "caution_of_idle",
+        "caution_of_idle", "caution_of_matrices",
         "_cautions_of_components", "faults_of_draws", "excess_of_noise", "with_label",
     },
     "results/intervals.py": {"cautions_of_intervals"},

@@ -27,10 +27,12 @@ from benchmarks import (
     modes,
     objectives,
     priors,
+    recommend,
     record,
     record_figure,
     report,
     svd,
+    taxa,
     texts,
 )
 from benchmarks.__main__ import arguments, main, measure, options_of_the_command
@@ -489,3 +491,23 @@ def test_agreement_of_shares_with_labels_by_hand():
     found = texts.agreement(shares / shares.sum(axis=1, keepdims=True), labels)
     assert found["nmi"] == 0.0
     assert found["nmi_lift"] == found["accuracy"] == 1.0
+
+
+def test_the_next_items_are_judged_by_hand():
+    """Items that were had do not count, nor do users of whom nothing is held out."""
+    train, held = (csr_array(np.array(each, float)) for each in ([[5, 0, 0], [0, 1, 0]], [[0, 0, 2], [0, 0, 0]]))
+    assert recommend.judged(np.array([[9.0, 1.0, 2.0], [1.0, 1.0, 1.0]]), train, held) == (1.0, 1.0)
+    recall, ndcg = recommend.judged(np.array([[9.0, 3.0, 2.0], [1.0, 1.0, 1.0]]), train, held)
+    assert (recall, ndcg) == (1.0, pytest.approx(1 / np.log2(3)))
+    counts = recommend.simulated()
+    first, second = recommend.split(counts, 1)
+    assert abs(first + second - counts).sum() == 0
+    assert second.nnz == pytest.approx(recommend.SHARE * counts.nnz, rel=0.05)
+    assert counts.shape == (1000, 2000)
+
+
+def test_rarefied_samples_have_the_reads_of_the_smallest():
+    counts = np.random.default_rng(0).poisson([[5.0] * 8, [50.0] * 8])
+    found = taxa.rarefied(counts, np.random.default_rng(0))
+    assert found.sum(axis=1).tolist() == [counts[0].sum()] * 2
+    assert np.all(found <= counts)

@@ -52,6 +52,7 @@ from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.specification import PARAMETER
 from bayesnmf.results.dispersion import in_words
 from bayesnmf.results.mixing import r_hat_and_ess
+from bayesnmf.results.moved import caution_of_moved, moved_in_words, table_of_moved
 from bayesnmf.results.storage import save
 from bayesnmf.text import whole_names
 from bayesnmf.types import Array, NoiseName
@@ -106,12 +107,14 @@ class Assignment(Shown):
     moved : DataFrame or None
         Row for each known component, with `drift=`: the cosine between it and its posterior mean, which `components`
         has, and the posterior mean of the strength of all.
+    known : ndarray (K, m) or None
+        These components as they were given, with rows that sum to 1.
 
     See Also
     --------
     assign : which makes it.
     load : reads what `save` wrote.
-    plots.presence : draws it.
+    plots.presence, plots.moved : draw it.
 
     Examples
     --------
@@ -141,6 +144,7 @@ class Assignment(Shown):
     cautions: list[str]
     interrupted: bool
     moved: pd.DataFrame | None = None
+    known: Array | None = None
 
     def save(self, path: str | Path) -> None:
         """Write the result to a NetCDF file (`.nc`) or a Zarr store (`.zarr`), which `bayesnmf.load` reads.
@@ -213,11 +217,7 @@ class Assignment(Shown):
         if silent := int(np.isnan(self.presence).all(axis=1).sum()):
             notes.append(f"nothing is said of {silent} sample{'s' if silent > 1 else ''} without counts")
         if self.moved is not None:
-            least, strength = self.moved["cosine"].idxmin(), self.moved["strength"].iloc[0]
-            notes.append(
-                f"known components have moved, least alike is {least} (cosine {self.moved['cosine'].min():.3f}); each "
-                f"weighs {strength:,.0f} counts"
-            )
+            notes.append(moved_in_words(self.moved))
         notes += [f"CAUTION {caution}" for caution in self.cautions]
         headings = ["component", "present in", "prevalence", "share of counts"]
         calls = ["found.table()  # chance, exposure and interval of each component in each sample"]
@@ -276,8 +276,12 @@ def aligned(chains: list[Drawn], number: int) -> list[Drawn]:
 DOUBTFUL = 0.05  # chances from here to 1 less it are judged by R-hat
 R_HAT, MANY = 1.2, 0.1  # R-hat that is high, and the share of the doubtful chances above it that is cautioned of
 BETWEEN, BELOW = 5.0, 10.0  # nats between chains, and below a refit, from which on a row is stuck
-FAR_MOVED = 0.9  # cosine of a component that has moved, below which it is told
-NAMED = 5  # stuck rows that a caution names
+NAMED = 5  # stuck rows, or components, that a caution names
+FEW, COMMON, SMALL = (
+    10,
+    0.9,
+    0.05,
+)  # samples; share of them with a component, and its share of their counts, of a caution
 SPREAD, SURE = 1.2, 3.0  # Pearson's χ² over its degrees of freedom, and standard errors above 1, of too much variation
 POOLED = 0.1  # expected counts below which entries are pooled
 TRIMMED = 0.25  # share of the rows, on either side, that say nothing of the variation of all
@@ -290,7 +294,7 @@ def assign(
     catalogue: Any,
     *,
     extra: int = 0,
-    drift: float | Literal["learned"] | None = None,
+    drift: float | Literal["learned"] | None = "learned",
     noise: NoiseName | Noise = "poisson",
     missing: Any = None,
     chains: int = 2,
@@ -309,7 +313,8 @@ def assign(
     or what the first one has kept.
 
     The first chain begins at a refit of each sample, the others with random shares of all components and more noise;
-    with `extra`, all begin at the refit, as what extra components are begun from would be lost in the noise.
+    with `extra` or `drift`, all begin at the refit, as what extra components are begun from would be lost in the noise,
+    and from far away a component that nobody has may take what all samples share before others have moved there.
     A sample is *stuck* if its log-likelihood, averaged over the draws of a chain, differs by more than 5 nats between
     chains (between the halves of a single one), or if the support of the best draw has a mode of the log density, of
     counts, presence and the logarithms of exposures, more than 10 nats below that of a refit by EM, pruned backwards by
@@ -326,9 +331,9 @@ def assign(
         Number of components to look for that the catalogue lacks; they are drawn with everything else.
     drift : "learned" or float, optional
         Lets each known component move towards what all samples show, with a Dirichlet prior around it that weighs as
-        many counts as this number, or as many as are learned; by default it stays. Spectra of real samples differ from
-        any sum of known ones in a way that samples share, which else passes for components that nobody has.
-        `Assignment.moved` says how far each has moved.
+        many counts as this number, at least 1, or as many as are learned, at least 1,000. Spectra of real samples
+        differ from any sum of known ones in a way that samples share, which else passes for components that nobody
+        has. With None or infinity they stay. `Assignment.moved` says how far each has moved.
     noise : {"poisson", "nb1", "nb2"} or NegativeBinomial
         Noise of the counts; mutations mostly vary as "nb2" says (docs/noise.md). One dispersion for all entries, or
         one for each feature, as ``NegativeBinomial("quadratic", "feature")`` says.
@@ -339,7 +344,7 @@ def assign(
     draws : int
         Number of rounds of each chain that are kept; a round has 8 moves of all loadings of a row.
     warmup : int, optional
-        Number of rounds of each chain before them: 60, or 120 with `drift`.
+        Number of rounds of each chain before them: 120, or 60 without `drift`.
     interval : float
         Probability of the intervals.
     seed : int, optional
@@ -421,7 +426,8 @@ def _drawn(
             report("rounds", before + done + 1, len(rngs) * each, np.nan)
 
         try:
-            start: Literal["all", "refit"] = "all" if number and not len(catalogue.extra) else "refit"
+            far = number and not (len(catalogue.extra) or catalogue.moves)
+            start: Literal["all", "refit"] = "all" if far else "refit"
             drawn = draw_chain(data, catalogue, noise, rounds, rng, tell, start)
         except KeyboardInterrupt:
             if not found:
@@ -486,7 +492,9 @@ def _gathered(
     names = _names_of_all(range(len(catalogue.known)) if names is None else names, len(catalogue.extra))
     spread = np.vstack([np.zeros_like(fixed), new.std(axis=0)])
     known = np.vstack([fixed, new.mean(axis=0)])
-    moved = _moved(catalogue, known, names, np.concatenate([each.strength for each in found]))
+    own = slice(len(catalogue.known))
+    strength = float(np.concatenate([each.strength for each in found]).mean())
+    moved = table_of_moved(catalogue.known, known[own], names[own], strength) if catalogue.moves else None
     drawn = csc_array(vstack([each.loadings for each in found], format="csc"))
     presence = np.mean([each.presence for each in found], axis=0)
     exposures = mean_loadings(data, noise, known, found)
@@ -498,7 +506,10 @@ def _gathered(
     r_hat = _r_hat_of(presence, [each.loadings for each in found])
     dispersion = np.concatenate([each.dispersions for each in found])
     dispersion = dispersion if noise.by_feature else dispersion[:, 0]
-    cautions = _cautions(r_hat, judged, data.row_names) + _cautions_of_moved(moved, presence)
+    cautions = _cautions(r_hat, judged, data.row_names)
+    far = caution_of_moved(moved, np.nansum(presence[:, own] > 0.5, axis=0) > 0)
+    cautions += [far] * bool(far)
+    cautions += _cautions_of_common(presence, exposures, names, data.row_totals > 0)
     if noise == POISSON:
         cautions += _noise_caution(data, exposures, known, presence, judged["stuck"].to_numpy())
     ended = sum(each.whole for each in found)
@@ -508,34 +519,8 @@ def _gathered(
     return Assignment(
         presence, exposures, low, high, prevalence, r_hat, data.row_names, names, data.feature_names, known, spread,
         dispersion, interval, drawn, noise.word, judged, cautions, interrupted, moved,
+        catalogue.known if catalogue.moves else None,
     )  # fmt: skip
-
-
-def _moved(catalogue: Catalogue, components: Array, names: Array, strength: Array) -> pd.DataFrame | None:
-    """Return how far known components have moved; None if they stay."""
-    if not catalogue.moves:
-        return None
-    import pandas as pd
-
-    one, two = catalogue.known, components[: len(catalogue.known)]
-    lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
-    index = names[: len(one)]
-    return pd.DataFrame({"cosine": (one * two).sum(axis=1) / lengths, "strength": strength.mean()}, index=index)
-
-
-def _cautions_of_moved(moved: pd.DataFrame | None, presence: Array) -> list[str]:
-    """Return which components that samples have are hardly those of the catalogue any more."""
-    if moved is None:
-        return []
-    used = np.nansum(presence[:, : len(moved)] > 0.5, axis=0) > 0
-    far = moved[used & (moved["cosine"] < FAR_MOVED).to_numpy()].sort_values("cosine")
-    if not len(far):
-        return []
-    listed = ", ".join(f"{name} ({cosine:.2f})" for name, cosine in far["cosine"].iloc[:NAMED].items())
-    return [
-        f"components moved far from those of the catalogue ({listed} is the cosine between them): their names may mean "
-        "others; give a larger drift=, and see found.moved"
-    ]
 
 
 def _shares_of_samples(drawn: csc_array, size: tuple[int, int], counted: Array) -> Array:
@@ -572,6 +557,24 @@ def _cautions(r_hat: Array, judged: pd.DataFrame, rows: Array) -> list[str]:
             "better; found.judged says by how much; raise draws and warmup, and trust none of their exposures"
         )
     return found
+
+
+def _cautions_of_common(presence: Array, exposures: Array, names: Array, counted: Array) -> list[str]:
+    """Return which components nearly all samples have a little of: what all spectra share may pass for them."""
+    if counted.sum() < FEW:
+        return []
+    common = (presence[counted] > 0.5).mean(axis=0)
+    shares = exposures.sum(axis=0) / max(exposures.sum(), 1e-300)
+    told = [k for k in np.argsort(shares, kind="stable") if common[k] >= COMMON and shares[k] < SMALL]
+    if not told:
+        return []
+    listed = ", ".join(
+        f"{names[k]} ({common[k]:.0%} of the samples, {shares[k]:.1%} of the counts)" for k in told[:NAMED]
+    )
+    return [
+        f"nearly all samples have a little of {listed}: what their spectra share beside the catalogue may pass for it; "
+        "leave it out, and see whether the others take it up"
+    ]
 
 
 def _noise_caution(counts: Counts, exposures: Array, known: Array, presence: Array, stuck: Array) -> list[str]:

@@ -91,6 +91,9 @@ def drift(value: float, name: str) -> Any:
     return check_drift(value)
 
 
+DRIFT = number("learned, or a number of at least 1", "learned", drift, ("learned",))
+
+
 def word_of(choices: Iterable[str]) -> Read:
     """Return what reads one of some words."""
     return lambda text, name: check_choice(text, name, choices)
@@ -148,6 +151,11 @@ def noises(text: str, name: str) -> str | dict[str, str]:
     if "=" not in text:
         return noise_word(text, name)
     return {key: noise_word(each, name) for key, each in by_name(text.split(","), name).items()}
+
+
+def compared_noises(text: str, name: str) -> Any:
+    """Return the words of noises to compare, or that of each of several matrices, given as NAME=WORD."""
+    return (noises if "=" in text else listed(word_of(DRAWN_NOISES)))(text, name)
 
 
 def weights(text: str, name: str) -> dict[str, float]:
@@ -286,11 +294,11 @@ SHARE = number("a number from 0 to 1", "0.9", check_share)
 ARGUMENTS: dict[str, tuple[Argument, ...]] = {
     "fit": (Argument("FIT", "transform report browse", "file of a fit, .nc or .zarr", metavar="FIT", source=True),),
     "counts": (
-        Argument("FILE", "assign select modes", FORMATS, source=True),
+        Argument("FILE", "assign modes", FORMATS, source=True),
         Argument("FILE", "compare equivalences", f"{FORMATS} (default: 334 of scikit-learn's digits)", source=True,
                  more={"nargs": "?"}),
-        Argument("FILE", "fit", f"{FORMATS}; or NAME=FILE for each of several matrices of the same samples", read=files,
-                 source=True, more=SEVERAL),
+        Argument("FILE", "fit select", f"{FORMATS}; or NAME=FILE for each of several matrices of the same samples",
+                 read=files, source=True, more=SEVERAL),
         Argument("FILE", "transform", f"{FORMATS}; or NAME=FILE of one or several matrices, if the fit is of several",
                  read=files, source=True, more=SEVERAL),
         flag("--transpose", COUNTING, "FILE has features in its rows"),
@@ -300,6 +308,9 @@ ARGUMENTS: dict[str, tuple[Argument, ...]] = {
         Argument("--layout", COUNTING, "how to read a table whose names do not show it",
                  more={"choices": ("long", "wide")}),
         Argument("CATALOGUE", "assign", f"known components: {KNOWN}", metavar="CATALOGUE", source=True),
+        Argument("--only", "assign", "components of CATALOGUE to take, such as those of a tissue: SBS1,SBS5,SBS40",
+                 None, "LIST", listed(lambda text, _: text)),
+        flag("--without-artefacts", "assign", "leave out signatures that COSMIC takes for artefacts of sequencing"),
         Argument("--missing", "fit assign", "missing entries: nan for empty ones and NA, zeros for all without a "
                  "count, or a table of 1 at them and 0 elsewhere, with the names of FILE", metavar="WORD or FILE",
                  source=True),
@@ -307,7 +318,7 @@ ARGUMENTS: dict[str, tuple[Argument, ...]] = {
                  "table with the name and the exposure of each row: .csv, .tsv", source=True),
         Argument("--feature-exposure", FITTING, "table with the name and the exposure of each feature: .csv, .tsv",
                  source=True),
-        Argument("--weights", "fit", "how often the counts of matrices count, others once",
+        Argument("--weights", "fit select", "how often the counts of matrices count, others once",
                  metavar="NAME=NUMBER,...", read=weights),
     ),
     "model": (
@@ -344,9 +355,10 @@ ARGUMENTS: dict[str, tuple[Argument, ...]] = {
                  "draws=2000; may be repeated", metavar="NAME=VALUE", more={"action": "append"}),
         Argument("--fixed-components", "fit", f"known components, the first of all K: {KNOWN}", source=True),
         Argument("--extra", "assign", "components to look for that CATALOGUE lacks", "0", "N", whole(0)),
-        Argument("--drift", "assign", "let known components move towards what all samples show, with a prior that "
-                 "weighs as many counts: a number, or learned (they stay)", None, "NUMBER",
-                 number("learned, or a number of at least 1", "learned", drift, ("learned",))),
+        Argument("--drift", "fit", "let known components move, with a prior that weighs as many counts: a number, or "
+                 "learned (they stay)", None, "NUMBER", DRIFT),
+        Argument("--drift", "assign", "how many counts the known components weigh, which move towards what all "
+                 "samples show: a number, learned, or inf (they stay)", "learned", "NUMBER", DRIFT),
         Argument("--seeds", "fit select modes compare", "sets of features that the first components are to have: a "
                  ".gmt file, with name, description and features in each line", source=True),
         Argument("--formula", FITTING, "what loadings depend on, as '~ age + treatment': columns of --covariates, or "
@@ -363,7 +375,7 @@ ARGUMENTS: dict[str, tuple[Argument, ...]] = {
         Argument("--noise", "assign", NB, "poisson", "WORD", word_of(DRAWN_NOISES)),
         Argument("--noise", "simulate", f"one of {', '.join(DRAWN_NOISES)}", "poisson", "WORD", word_of(DRAWN_NOISES)),
         Argument("--noise", "select", f"noises to compare, comma-separated: {', '.join(DRAWN_NOISES)}", "poisson",
-                 "LIST", listed(word_of(DRAWN_NOISES))),
+                 "LIST", compared_noises),
         Argument("--dispersion", "fit modes", "of nb1 and nb2: a number, or row or feature for one of each (learned)",
                  None, "NUMBER or WORD", number("a number of at least 0, row or feature", "0.5", check_nonnegative,
                                                 ("row", "feature"))),
@@ -376,7 +388,8 @@ ARGUMENTS: dict[str, tuple[Argument, ...]] = {
         Argument("--iterations", "equivalences", "updates of each sequence of iterates", "20", "N", whole()),
         Argument("--chains", "assign", "chains, which are compared", "2", "N", whole()),
         Argument("--draws", "assign", "kept rounds of each", "100", "N", whole()),
-        Argument("--warmup", "assign", "rounds of each before (default: 60, or 120 with --drift)", None, "N", whole()),
+        Argument("--warmup", "assign", "rounds of each before (default: 120, or 60 with --drift inf)", None, "N",
+                 whole()),
         Argument("--interval", "assign", "probability of the intervals", "0.9", "P", SHARE),
         Argument("--seed", "fit", "seed of all random numbers (default: a new one, which is printed)", None, "N",
                  whole(0)),

@@ -46,8 +46,8 @@ def run(args: Namespace) -> int:
     rank, known = rank_and_known(args.rank, args.fixed_components)
     check_markers_of_rank(args, rank)
     found = fit(counts, args.model, args.rank if known is None else rank, args.method, options=options, noise=noise,
-                weights=args.weights, fixed_components=known, missing=read_entries(args), **read_around(args),
-                **how_to_run(args))  # fmt: skip
+                weights=args.weights, fixed_components=known, drift=args.drift, missing=read_entries(args),
+                **read_around(args), **how_to_run(args))  # fmt: skip
     writers: dict[str, Callable[[Path], Any]] = {
         "--out": found.save,
         "--loadings": lambda path: write_table(loadings_table(found), path),

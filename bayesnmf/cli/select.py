@@ -29,7 +29,8 @@ def run(args: Namespace) -> int:
 
     counts, _ = read_counts_of(args)
     found = select(counts, args.models, args.ranks, args.method, noise=args.noise, criterion=args.criterion,
-                   resample=args.resample, options=options, **read_around(args), **how_to_run(args))  # fmt: skip
+                   resample=args.resample, options=options, weights=args.weights, **read_around(args),
+                   **how_to_run(args))  # fmt: skip
     best = None if found.best is None else found.best._asdict()
     about = {"counts": about_counts(counts), "criterion": found.criterion, "method": found.method, "best": best,
              "noise": repr(found.noise), "table": records_of(found.table), "cautions": found.cautions}  # fmt: skip

@@ -108,7 +108,9 @@ def save_plot(name: str, found: Any, path: Path) -> None:
 
 
 def about_counts(counts: Any) -> dict[str, Any]:
-    """Return the size of counts."""
+    """Return the size of counts, or of each of several by name."""
+    if isinstance(counts, dict):
+        return {name: about_counts(each) for name, each in counts.items()}
     n, m = counts.shape
     return {"rows": n, "features": m, "nonzeros": counts.nnz, "total": counts.total}
 

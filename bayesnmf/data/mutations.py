@@ -14,6 +14,9 @@ from itertools import product
 from typing import Any, NamedTuple
 
 BASES = "ACGT"
+ARTEFACTS = frozenset(
+    {27, 43, *range(45, 61), 95}
+)  # numbers of signatures that COSMIC takes for artefacts of sequencing
 # A doublet and its reverse complement are one type. Of a doublet that is its own reverse complement, COSMIC lists six
 # replacements, one of each pair.
 PALINDROMES = {
@@ -125,6 +128,12 @@ def _read_as(spellings: Spellings, names: list[Any]) -> MutationTypes | None:
     kind = kinds.pop()
     listed = next((each for each in STRANDS if strands <= {*each}), "")
     return MutationTypes(types, tuple(f"{strand}:{own}" for strand in listed for own in kind) if listed else kind)
+
+
+def is_artefact(name: Any) -> bool:
+    """Return whether a signature of substitutions, as COSMIC names it, is one of the artefacts of sequencing."""
+    number = re.match(r"SBS(\d+)(?![0-9A-Za-z])", str(name))
+    return number is not None and int(number[1]) in ARTEFACTS
 
 
 def strand_of(name: str) -> tuple[str, str]:

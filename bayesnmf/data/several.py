@@ -173,6 +173,13 @@ def is_weighted(counts: Any) -> bool:
     return isinstance(counts, SeveralCounts) and counts.matrices.weighted
 
 
+def weights_of(counts: Counts) -> Array:
+    """Return how often the counts of each feature count, (m,)."""
+    if not isinstance(counts, SeveralCounts):
+        return np.ones(counts.shape[1])
+    return counts.matrices.weights[counts.matrices.codes]
+
+
 def check_unweighted(counts: Any, what: str) -> None:
     """Refuse what needs a distribution of the counts for matrices with weights, which have none."""
     if is_weighted(counts):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.checks import as_numbers
+from bayesnmf.checks import as_numbers, check_words, did_you_mean
 from bayesnmf.data.labels import listed, says_place
 from bayesnmf.options import Start
 from bayesnmf.options.classes import BUDGET
@@ -61,7 +61,7 @@ def check_learnable(learn: Any, priors: Any) -> None:
 
 
 def _check_groups(side: str, prior: Any) -> None:
-    shapes = {name: np.shape(value) for name, value in prior.parameters.items()}
+    shapes = {name: np.shape(value) for name, value in prior.learned_parameters.items()}
     together = prior.learned_together
     found = [shapes[name] for name in together]
     if len(set(found)) > 1:
@@ -197,6 +197,20 @@ def check_named_once(labels: Any, argument: str) -> None:
         )
 
 
+def check_chosen(only: Any, names: Any) -> np.ndarray:
+    """Return the places of the components that a list or a Series by name chooses."""
+    if hasattr(only, "index") and hasattr(only, "to_numpy"):
+        only = only.index[np.asarray(only.to_numpy() > 0, bool)]
+    asked, known = check_words(only, "only"), [str(name) for name in names]
+    for name in asked:
+        if str(name) not in known:
+            raise ValueError(
+                f"only must name components of the catalogue: it has no {name!r}{did_you_mean(str(name), known)}; "
+                f"choose from {listed(known)}"
+            )
+    return np.array([known.index(str(name)) for name in asked])
+
+
 def check_room_for_known(known: np.ndarray, rank: int, prior: Any) -> None:
     """Refuse a rank below the number of known components, and others without a prior."""
     if len(known) > rank:
@@ -223,6 +237,23 @@ def check_possible(counts: Any, rank: int, prior: Any) -> None:
             f"fixed_components must have a positive entry wherever there are counts, as rank={rank} leaves no other "
             f"component: row {counts.row_names.tolist()[row]!r} has {entries.data[found[0]]:g} of feature "
             f"{counts.feature_names.tolist()[feature]!r}, where all are 0; add a small number, or raise rank"
+        )
+
+
+def check_drifts(drift: Any, known: Any, seeds: Any) -> None:
+    """Refuse a drift without known components, and one beside seeds, which say what components are to have, too."""
+    if drift is not None and known is None:
+        raise ValueError("drift needs fixed_components: found none; give fixed_components=catalogue, or leave it out")
+    if drift is not None and seeds is not None:
+        raise ValueError("drift needs components without seeds: found seeds; leave one of them out")
+
+
+def check_takes_drift(prior: Any) -> None:
+    """Refuse components whose prior is no Dirichlet, which known components cannot be the centre of."""
+    if type(prior).__name__ != "Dirichlet":
+        raise ValueError(
+            f"drift needs components with a Dirichlet prior: found {type(prior).__name__}; use model='gamma_poisson', "
+            "or leave drift out"
         )
 
 

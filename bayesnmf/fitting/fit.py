@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -50,6 +50,7 @@ def fit(
     seed: int | None = None,
     options: Options | None = None,
     fixed_components: Any = None,
+    drift: float | Literal["learned"] | None = None,
     seeds: Mapping[str, Sequence[Any]] | Seeds | str | Path | None = None,
     formula: str | None = None,
     covariates: Any = None,
@@ -87,6 +88,8 @@ def fit(
     fixed_components : array, DataFrame (r, m), Fit or path of a catalogue, optional
         Known components, the first r, which get the names of a frame's index, a catalogue or a fit; priors given as
         arrays are for the others. Not for bld, collapsed Gibbs, GPUs.
+    drift : float or "learned", optional
+        Lets these move, with a Dirichlet prior that weighs so many counts around each; learned by vi. `Fit.moved`.
     seeds : mapping of names to lists of features, Seeds or path of a .gmt file, optional
         Features that the first components are to have, which get the names: a prior and a start, not a constraint.
     formula : str, optional
@@ -148,7 +151,7 @@ def fit(
         model = "gamma_poisson"  # until its counts are read
     model, rank = model_and_rank(model, rank)
     method, asked = check_choice(method, "method", METHODS), _asked(noise)
-    (rank, given), options = _given(rank, fixed_components, seeds), options_of(method, options)
+    (rank, given), options = _given(rank, fixed_components, seeds, drift), options_of(method, options)
     kept, seed = _kept_and_seed(checkpoint, seed)
     with progress_context(progress) as report:
         data, entries = _read(counts, options, weights, observed, missing, layer, feature_labels, report)
@@ -183,11 +186,11 @@ def _asked(noise: Any) -> Any:
     return noise if isinstance(noise, Mapping) else check_noise(noise)
 
 
-def _given(rank: int | None, fixed_components: Any, seeds: Any) -> tuple[int, Beforehand]:
+def _given(rank: int | None, fixed_components: Any, seeds: Any, drift: Any) -> tuple[int, Beforehand]:
     """Return the number of components, and what is given of them, if anything."""
-    if fixed_components is None and seeds is None:
+    if fixed_components is None and seeds is None and drift is None:
         return check_rank(RANK if rank is None else rank), NOTHING
-    return given_of(rank, fixed_components, seeds)
+    return given_of(rank, fixed_components, seeds, drift)
 
 
 def _kept_and_seed(checkpoint: Any, seed: int | None) -> tuple[Checkpoint | None, int]:

@@ -54,7 +54,7 @@ def resolve_priors(
     exposure = counts.feature_factor * np.ones(counts.shape[1])
     filled = with_defaults(priors, model, max(total, 1.0) / rows, rank, exposure, shapes)
     if given.known is not None:
-        filled = with_known_components(filled, given.known, counts, rank)
+        filled = with_known_components(filled, given.known, counts, rank, given.drift, shapes.beside)
     if given.seeds is not None:
         filled = with_seeds(filled, given.seeds, counts, rank)
     return filled if given.covariates is None else with_covariates(filled, given.covariates, rank)
@@ -75,6 +75,8 @@ def completed_options(
     priors = resolve_priors(model, counts, rank, options.priors, given, METHODS[method].default_shapes)
     if given.seeds is not None:
         check_start_has_seeds(getattr(options, "start", None), given.seeds)
+    if getattr(priors.components, "is_learned", False) and hasattr(options, "learn"):
+        options = replace(options, learn=(*options.learn, "components"))
     plain = counts.mask is not None or counts.batch is not None or not allows_regression(noise, priors)
     resolved = resolve_options(replace(options, priors=priors), bool(counts.rows_held), plain)
     if getattr(resolved, "draws", None) == "auto":

@@ -7,26 +7,31 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayesnmf.checks import check_rank
-from bayesnmf.data.checks import check_features_in_columns
+from bayesnmf.checks import check_flag, check_rank
+from bayesnmf.data.checks import check_drift, check_features_in_columns
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.design import Covariates
 from bayesnmf.data.files import read_counts
 from bayesnmf.data.labels import LISTED, Labelled, Order, is_frame, listed, order_of, says_place, split_labels
+from bayesnmf.data.mutations import is_artefact
 from bayesnmf.data.naming import check_distinct
 from bayesnmf.data.seeds import Seeds, seeds_of
 from bayesnmf.data.suspicions import DataWarning, warn_of_data
 from bayesnmf.fitting.checks import (
+    check_chosen,
+    check_drifts,
     check_known_components,
     check_named_once,
     check_room_for_known,
+    check_takes_drift,
     check_takes_seeds,
 )
 from bayesnmf.priors import Priors
+from bayesnmf.priors.drifting import Drifting
 from bayesnmf.priors.pair import replace_sides, with_favoured
 from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.priors.specification import stated_components
@@ -41,29 +46,42 @@ RANK = 10  # without known components
 class Beforehand(NamedTuple):
     """What is given of the components, known ones as a frame or array and sets of features, and covariates of rows.
 
-    `names` are those of the first components: of the sets, or of the rows of the frame, if these have names.
+    `names` are those of the first components: of the sets, or of the rows of the frame, if these have names. `drift`
+    says how many counts known components weigh that may move.
     """
 
     known: Any = None
     seeds: Seeds | None = None
     covariates: Covariates | None = None
     names: Sequence[str | None] = ()
+    drift: float | Literal["learned"] | None = None
 
 
 NOTHING = Beforehand()
 
 
-def with_known_components(priors: Priors, given: Any, counts: Counts, rank: int) -> Priors:
+def with_known_components(
+    priors: Priors, given: Any, counts: Counts, rank: int, drift: float | Literal["learned"] | None, beside: float
+) -> Priors:
     """Return the priors with the given components as known ones, in the first rows; priors have no None left.
 
     Parameters
     ----------
     given : array, DataFrame (r, m), Fit or path
         Known components. Features with names are matched by name. They replace components that the priors know already.
+    drift : "learned" or float, optional
+        How many counts they weigh if they may move.
+    beside : float
+        Concentration that those that may move have beside these.
     """
     known = check_known_components(in_order_of(counts, given), counts.shape[1], priors.components)
     check_room_for_known(known, rank, priors.components)
     free: Any = stated_components(priors.components).free_prior
+    free = free.others if isinstance(free, Drifting) else free
+    if drift is not None:
+        check_takes_drift(free)
+        shares = rows_to_shares(known, known.sum(axis=1))
+        return replace_sides(priors, components=Drifting.around(shares, free, drift, rank, beside))
     if free.support == "simplex":
         known = known / known.sum(axis=1, keepdims=True)  # to rounding
     return replace_sides(priors, components=PartlyKnown(known, free, np.arange(len(known))))
@@ -88,15 +106,16 @@ def _titles(names: Sequence[str | None], rank: int) -> Array:
     return np.array([f"component {k}" if name is None else name for k, name in enumerate(given)], dtype=object)
 
 
-def given_of(rank: Any, fixed_components: Any, seeds: Any) -> tuple[int, Beforehand]:
+def given_of(rank: Any, fixed_components: Any, seeds: Any, drift: Any = None) -> tuple[int, Beforehand]:
     """Return the number of components, by default as many as are given, and what is given of them."""
-    named = seeds_of(seeds)
+    named, drift = seeds_of(seeds), check_drift(drift)
+    check_drifts(drift, fixed_components, named)
     if fixed_components is None and rank is None and named is not None:
         rank = max(RANK, len(named.sets))
     rank, known = rank_and_known(rank, fixed_components)
     names, of = (names_of(known), "fixed_components") if named is None else (list(named.sets), "seeds")
     check_distinct(_titles(names, rank), of)
-    return rank, Beforehand(known, named, names=names)
+    return rank, Beforehand(known, named, names=names, drift=drift)
 
 
 def names_of(known: Any) -> list[str | None]:
@@ -123,7 +142,7 @@ def catalogue_of(given: Any) -> Any:
     return read_catalogue(given) if isinstance(given, (str, os.PathLike)) else given
 
 
-def read_catalogue(path: str | os.PathLike[str]) -> Any:
+def read_catalogue(path: str | os.PathLike[str], *, only: Any = None, artefacts: bool = True) -> Any:
     """Return the components in a file as a frame, components by features.
 
     The file is a fit, or a table that `bayesnmf.read_counts` reads: with one component in each row, or in each column
@@ -134,6 +153,11 @@ def read_catalogue(path: str | os.PathLike[str]) -> Any:
     ----------
     path : str or path
         File ``.nc`` or ``.zarr`` of a fit, or a table with commas or tabs.
+    only : list of names, or Series, optional
+        Components to take, in this order, such as those of a tissue; of a Series, as a column of a table by names,
+        those whose value is True or above 0.
+    artefacts : bool
+        Whether to keep signatures that COSMIC takes for artefacts of sequencing: SBS27, 43, 45 to 60 and 95.
 
     Returns
     -------
@@ -141,8 +165,8 @@ def read_catalogue(path: str | os.PathLike[str]) -> Any:
 
     Raises
     ------
-    ValueError
-        A file that is no such table.
+    TypeError, ValueError
+        A file that is no such table, or a component that it does not have.
 
     See Also
     --------
@@ -151,8 +175,19 @@ def read_catalogue(path: str | os.PathLike[str]) -> Any:
     Examples
     --------
     >>> import bayesnmf
-    >>> known = bayesnmf.read_catalogue("COSMIC_v3.4_SBS_GRCh38.txt")  # doctest: +SKIP
+    >>> known = bayesnmf.read_catalogue("COSMIC_v3.4_SBS_GRCh38.txt", artefacts=False)  # doctest: +SKIP
+    >>> tissue = ["SBS1", "SBS2", "SBS5", "SBS13", "SBS40"]
+    >>> known = bayesnmf.read_catalogue("COSMIC_v3.3.1_SBS_GRCh38.csv", only=tissue)  # doctest: +SKIP
     """
+    check_flag(artefacts, "artefacts")
+    found = _read_components(path)
+    if only is not None:
+        found = found.iloc[check_chosen(only, found.index)]
+    return found if artefacts else found[[not is_artefact(name) for name in found.index]]
+
+
+def _read_components(path: str | os.PathLike[str]) -> Any:
+    """Return all components in a file as a frame."""
     import pandas as pd
 
     if Path(path).suffix.lower() in (".nc", ".zarr"):

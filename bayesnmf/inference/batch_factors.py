@@ -17,9 +17,9 @@ import numpy as np
 from scipy.special import digamma
 
 from bayesnmf.data.batched import TINY
-from bayesnmf.inference.problem import Problem, State, spread_at
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import Entries, by_blocks, rated_problem
-from bayesnmf.inference.side import empty_side
+from bayesnmf.inference.side import empty_side, spread_at
 from bayesnmf.kernels.cpu.clusters import expected_clusters
 from bayesnmf.types import Array
 

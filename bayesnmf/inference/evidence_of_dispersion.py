@@ -27,8 +27,9 @@ from scipy.sparse import csr_array
 from bayesnmf.data.batched import OF_FACTORS, BatchedCounts
 from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.rated import RatedCounts
-from bayesnmf.inference.problem import Problem, State, spread_at
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import Entries, by_blocks, in_row_blocks
+from bayesnmf.inference.side import spread_at
 from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_entries
 from bayesnmf.noise.abilities import LEAST
 from bayesnmf.noise.negative_binomial import SMALL, exposure_of, log_rising

@@ -7,13 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.side import Side, Summary
-from bayesnmf.kernels.cpu.allocation import Spread
 from bayesnmf.priors import Distribution
-from bayesnmf.types import Array
 
 
 class State(NamedTuple):
@@ -67,13 +63,3 @@ class Problem:
             found: Found = state.loadings.add_up(self, state.components, work, plus, reads)
             return found
         return work(self, state, slice(0, self.counts.shape[0]))
-
-
-def spread_at(counts: Counts, state: State) -> Spread | None:
-    """Return the spreads of counts that cluster, for the geometric means of a state; None for other counts."""
-    found: Spread | None = counts.spread(*(_factor_of(side) for side in state))
-    return found
-
-
-def _factor_of(side: Side) -> Array | None:
-    return None if side.log_shift is None else np.exp(np.asarray(side.log_shift, np.float64).ravel())

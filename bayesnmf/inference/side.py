@@ -9,7 +9,7 @@ The algorithms differ only in how they use the conditional of a side::
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol
@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.kernels.cpu.allocation import Totals
+from bayesnmf.kernels.cpu.allocation import Spread, Totals
 from bayesnmf.kernels.cpu.factors import sum_rows
 from bayesnmf.kernels.cpu.mean_field import Moments
 from bayesnmf.priors import Distribution, matrix
@@ -330,3 +330,13 @@ class Draw:
     def on_rows(self, first: int, beside: bool) -> Draw:
         """Return the same summary for some rows, with random numbers from the same place, which stays as it is."""
         return Draw(deepcopy(self.rng), 1 if beside else self.threads, first)
+
+
+def spread_at(counts: Counts, state: Iterable[Side]) -> Spread | None:
+    """Return the spreads of counts that cluster, at the geometric means of both sides; None for other counts."""
+    found: Spread | None = counts.spread(*(_factor_of(side) for side in state))
+    return found
+
+
+def _factor_of(side: Side) -> Array | None:
+    return None if side.log_shift is None else np.exp(np.asarray(side.log_shift, np.float64).ravel())

@@ -21,8 +21,8 @@ from bayesnmf.inference.missing import (
     missing_exposure_of_loadings,
     with_missing_totals,
 )
-from bayesnmf.inference.problem import Problem, State, spread_at
-from bayesnmf.inference.side import Side, Summary, empty_side
+from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.side import Side, Summary, empty_side, spread_at
 from bayesnmf.kernels.cpu.allocation import Sides, Totals, expected_allocations, gathers_columns
 from bayesnmf.kernels.cpu.dense import dense_allocations, is_dense
 from bayesnmf.kernels.cpu.factors import largest_imbalance

@@ -49,6 +49,7 @@ from bayesnmf.options.rules import (
     setting,
 )
 from bayesnmf.priors.distribution import OPTIONAL
+from bayesnmf.priors.drifting import Drifting
 from bayesnmf.priors.specification import PARAMETER, on_simplex, uniformises
 
 MOST_RATES = 100_000_000
@@ -73,6 +74,8 @@ WEIGHTS = Thing("weights", lambda r: r.matrices is not None and r.matrices.weigh
 ON_DISK = Thing("counts on disk", lambda r: not r.counts.rows_held, True)
 MISSING = Thing("missing entries", lambda r: r.missing, True)
 COVARIATES = Thing("covariates", lambda r: r.loadings.has_effects, True)
+DRIFT = Thing("drift", lambda r: isinstance(r.components, Drifting))
+DRIFT_LEARNED = Thing("drift='learned'", lambda r: getattr(r.components, "is_learned", False))
 BATCH = Thing("batch", lambda r: r.counts.batch is not None)
 ROW_EXPOSURE = Thing("row_exposure", lambda r: r.counts.row_exposure is not None)
 FEATURE_EXPOSURE = Thing("feature_exposure", lambda r: r.counts.feature_exposure is not None)
@@ -337,6 +340,8 @@ RULES: tuple[Rule, ...] = (
     Rule(REGRESSION, BOUNDED, cure="use algorithm='em', which can use the log basis"),
     Rule(REGRESSION, FLAT_SHARES, "which moves the scale of a component between the sides"),
     Rule(learning("components"), PRIOR_OF_COMPONENTS),
+    Rule(DRIFT, CPU),
+    Rule(DRIFT_LEARNED, methods("vi"), "which learns no prior", cure="give a number, as drift=5000"),
     *(Rule(learning(side), ability("learned", "bayesnmf.VI(learn=())", (side,))) for side in SIDES),
     *(Rule(learning(side), proper(side)) for side in SIDES),
     *(Rule(method_with(lambda each: each.proper), proper(side)) for side in SIDES),

@@ -2,9 +2,9 @@
 
 Most functions take a fit, or a mapping from labels to fits as in ``{"map": map_fit, "vi": vi_fit}``; `agreement` takes
 a mapping, `chains` and `structure` take one fit, `calibration` takes one or several results of `bayesnmf.calibrate`,
-and `presence` one of `bayesnmf.assign`. All take ``axes`` to draw on, and ``figsize``. Each method has a colour
-(`METHOD_COLOURS`); if all fits are by one method, each fit has its own. Components have the colours of `PALETTE`, in
-their order.
+`presence` takes one of `bayesnmf.assign`, and `moved` one of this or a fit. All take ``axes`` to draw on, and
+``figsize``. Each method has a colour (`METHOD_COLOURS`); if all fits are by one method, each fit has its own.
+Components have the colours of `PALETTE`, in their order.
 """
 
 from typing import Any
@@ -25,6 +25,7 @@ from bayesnmf.plots.loadings import loadings_scatter as loadings_scatter
 from bayesnmf.plots.mixing import chains as chains
 from bayesnmf.plots.modes import consensus as consensus
 from bayesnmf.plots.modes import modes as modes
+from bayesnmf.plots.mutations import moved as moved
 from bayesnmf.plots.mutations import signatures as signatures
 from bayesnmf.plots.predictive import misfit as misfit
 from bayesnmf.plots.predictive import predictive_checks as predictive_checks

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.assessment.assignment import Assignment
 from bayesnmf.assessment.linear_response import LinearResponse
 from bayesnmf.assessment.matching import Match
 from bayesnmf.checks import check_choice, check_count, check_method, shown
@@ -18,6 +19,7 @@ from bayesnmf.options import METHODS, methods_with
 from bayesnmf.priors.checks import same_priors
 from bayesnmf.results.checks import found_in
 from bayesnmf.results.draws import is_resampled
+from bayesnmf.results.moved import known_and_moved
 from bayesnmf.studies.calibration import Calibration
 
 
@@ -232,6 +234,22 @@ def check_signatures(feature_names: np.ndarray) -> list[str]:
             "with plots.components"
         )
     return types.names
+
+
+def check_has_moved(found: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return known components, these as they are now, their names, and which ones samples have; refuse others."""
+    if not isinstance(found, Assignment | Fit):
+        raise TypeError(f"found must be an Assignment or a Fit: found {found_in(found)}; make one with bayesnmf.assign")
+    if found.moved is None:
+        raise ValueError("found must have known components that may move: found none; call it with drift='learned'")
+    if isinstance(found, Fit):
+        known, now, names = known_and_moved(found)
+        return known, now, names, np.ones(len(known), bool)
+    number = len(found.moved)
+    used = np.nansum(found.presence[:, :number] > 0.5, axis=0) > 0
+    if not used.any():
+        raise ValueError("found must have a component that some sample has: found none; see found.moved")
+    return np.asarray(found.known), found.components[:number], found.component_names[:number], used
 
 
 def check_known(known: Any, fit: Fit) -> Any:

@@ -15,16 +15,20 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
+from bayesnmf.assessment.assignment import Assignment
 from bayesnmf.assessment.matching import Match
+from bayesnmf.checks import check_count
 from bayesnmf.data import mutations
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.plots import style, summaries
-from bayesnmf.plots.checks import check_fits, check_known, check_signatures
+from bayesnmf.plots.checks import check_fits, check_has_moved, check_known, check_signatures
 from bayesnmf.types import Array
 
 INTERVAL = 0.9
 LINE = 0.19  # height of a strip or of a line of text above a panel, in inches
 WIDTH = 0.8  # of the bars of one type
+CHANGED = 20  # features whose shares changed most, where they are no mutation types
+KNOWN: dict[str, Any] = {"marker": "_", "color": "black", "markersize": 6, "linestyle": "none", "zorder": 3}
 
 
 @style.figure("array of Axes", "Axes to draw on, one for each component that is drawn.")
@@ -93,6 +97,65 @@ def signatures(
     if len(fits) > 1 or len(layout.members) > 1:
         style.share_legend(chosen, figure)
     return chosen
+
+
+@style.figure("array of Axes", "Axes to draw on, one for each component that is drawn.")
+def moved(found: Assignment | Fit, n: int = 6, **panels: Unpack[style.Panels]) -> Array:
+    """Draw where known components have moved to, and where they were: those that samples have and that moved most.
+
+    Bars are a component as it is now, marks the known one, both with the sum 1; the title has the cosine between them.
+    Mutation types stand in the order and colours of COSMIC, as in `signatures`; of other features those are drawn whose
+    shares changed most.
+
+    Parameters
+    ----------
+    found : Assignment or Fit
+        Result of `bayesnmf.assign` or `bayesnmf.fit`, with `drift`.
+    n : int
+        Number of components to draw, those with the smallest cosines.
+
+    Returns
+    -------
+    ndarray of Axes, (n,)
+
+    See Also
+    --------
+    bayesnmf.Assignment : Its `moved` has all cosines, and so has that of `bayesnmf.Fit`.
+    """
+    known, now, names, used = check_has_moved(found)
+    cosine = found.moved["cosine"].to_numpy()  # type: ignore[index]
+    order = np.flatnonzero(used)[np.argsort(cosine[used], kind="stable")][: check_count(n, "n")]
+    types = mutations.read_types(found.feature_names)
+    layout = lay_out(types.names) if types is not None and types.is_complete else None
+    height = 1.2 if layout is None else 1.2 + LINE * (2 + any(bar.heading for bar in layout.bars))
+    grid, figure = style.make_panels((len(order), 1), (9, height * len(order) + 0.9), **panels)
+    chosen = grid.ravel()
+    for ax, k in zip(chosen, order, strict=True):
+        title = f"{style.shorten(names[k])} ({cosine[k]:.3f})"
+        if layout is None:
+            _changes(ax, known[k], now[k], found.feature_names, title)
+            continue
+        for turn, (strand, members) in enumerate(layout.members.items()):
+            places = np.arange(len(members)) + (turn - (len(layout.members) - 1) / 2) * WIDTH / len(layout.members)
+            one, two = ([each[k][bar].sum() for bar in members] for each in (known, now))
+            _bars(ax, layout, strand, places, np.array(two))
+            ax.plot(places, one, **KNOWN)
+        _dress(ax, layout, title, k == order[-1])
+    if figure is not None:
+        figure.suptitle("Components as they are now (bars) and as they were known (marks), with cosines", fontsize=10)
+    if layout is not None and len(layout.members) > 1:
+        style.share_legend(chosen, figure)
+    return chosen
+
+
+def _changes(ax: Axes, known: Array, now: Array, names: Array, title: str) -> None:
+    """Draw the features whose shares changed most, in their order."""
+    shown = np.sort(np.argsort(-np.abs(now - known), kind="stable")[:CHANGED])
+    ax.bar(range(len(shown)), now[shown], width=WIDTH, color=style.OTHERS)
+    ax.plot(range(len(shown)), known[shown], **KNOWN)
+    ax.set_xticks(range(len(shown)), [style.called(names[j], "feature", 12) for j in shown],
+                  **style.SLANTED, fontsize=style.SMALL)  # fmt: skip
+    style.dress(ax, title, y="share")
 
 
 def _titles(fit: Fit, known: Match | None) -> list[str]:

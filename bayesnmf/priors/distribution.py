@@ -449,6 +449,16 @@ class Distribution(Parameters, ABC):
         """The prior of what is not known."""
         return self
 
+    @property
+    def given_rows(self) -> tuple[Array, Array]:
+        """Components that are known beforehand, exactly or as what a prior is around, and their places."""
+        return np.zeros((0, 0)), np.zeros(0, np.int64)
+
+    @property
+    def learned_parameters(self) -> dict[str, Any]:
+        """The parameters that `learned` estimates, by name."""
+        return self.parameters
+
     def with_known(self, given: Any) -> Any:
         """Return a given value or distribution with what the prior knows in its place."""
         return given

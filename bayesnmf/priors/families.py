@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bayesnmf.priors.dirichlet import Dirichlet
 from bayesnmf.priors.distribution import Distribution, Support
+from bayesnmf.priors.drifting import Drifting
 from bayesnmf.priors.gamma import Gamma
 from bayesnmf.priors.hierarchical_gamma import HierarchicalGamma
 from bayesnmf.priors.log_linear import LogLinear
@@ -11,7 +12,8 @@ from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.priors.scaled_dirichlet import ScaledDirichlet
 
 FAMILIES: dict[str, type[Distribution]] = {
-    family.__name__: family for family in (Gamma, HierarchicalGamma, Dirichlet, ScaledDirichlet, PartlyKnown, LogLinear)
+    family.__name__: family
+    for family in (Gamma, HierarchicalGamma, Dirichlet, ScaledDirichlet, PartlyKnown, Drifting, LogLinear)
 }
 
 

@@ -349,6 +349,33 @@ class LogLinear(Distribution, Draws, Learned, LogBasis, Settled, Entries, Respon
         logarithm = np.log(np.maximum(share, np.finfo(np.float64).tiny), dtype=np.float64)
         return [np.asarray(share, np.float64), logarithm] if isinstance(self.plain, Gamma) else [logarithm]
 
+    def scores(self, statistics: list[Array]) -> Array:
+        """Return the derivatives of E log p by the linear predictors, (n, K)."""
+        given: Any = self.given
+        if isinstance(self.plain, Gamma):
+            return np.asarray(given.rate * statistics[0] - given.shape)
+        alpha = np.asarray(given.concentration, np.float64)
+        return np.asarray(alpha * (digamma(alpha.sum(axis=1, keepdims=True)) - digamma(alpha) + statistics[0]))
+
+    def curvature(self, statistics: list[Array]) -> Array:
+        """Return minus the second derivatives of E log p by the linear predictors of each row, (n, K, K)."""
+        given: Any = self.given
+        own, (n, rank) = self.scores(statistics), statistics[0].shape
+        if isinstance(self.plain, Gamma):
+            own, found = own + given.shape, np.zeros((n, rank, rank))
+        else:
+            alpha = np.asarray(given.concentration, np.float64)
+            own = alpha**2 * polygamma(1, alpha) - own
+            found = -polygamma(1, alpha.sum(axis=1))[:, None, None] * alpha[:, :, None] * alpha[:, None, :]
+        found[:, *np.diag_indices(rank)] += own
+        return found
+
+    @property
+    def slope_of_scores(self) -> Array:
+        """Derivatives of the scores by Gamma loadings, or by logarithms of proportions, (n, K)."""
+        given: Any = self.given
+        return np.asarray(given.rate if isinstance(self.plain, Gamma) else given.concentration, np.float64)
+
     def learned_from(self, statistics: list[Array], shapes: bool = True) -> LogLinear:
         """Return the prior with the effects, and then the shapes, that maximise E_q log p + log p(effects)."""
         plain = self.plain

@@ -132,6 +132,8 @@ def favoured(prior: Distribution) -> Array:
     others.
     """
     value = np.atleast_2d(np.asarray(getattr(prior, prior.counted, 0.0)))
+    if len(prior.given_rows[1]):  # known components are more than a few features
+        return np.zeros((0, value.shape[1]))
     beyond = value - value.min(axis=0)
     beyond -= beyond.min(axis=1, keepdims=True)
     beyond[(beyond > 0).mean(axis=1) > 0.5] = 0

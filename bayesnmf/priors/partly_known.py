@@ -61,6 +61,7 @@ class PartlyKnown(Distribution, MeanField, Draws, Learned, LogBasis, Program, En
     proper = _of_free("proper")
     smallest_shape = _of_free("smallest_shape")
     parameters = _of_free("parameters")
+    learned_parameters = _of_free("learned_parameters")
     conditional_names = _of_free("conditional_names")
     sides = ("components",)
     free_prior = property(lambda self: self.free, doc="The prior of the other components.")
@@ -96,6 +97,11 @@ class PartlyKnown(Distribution, MeanField, Draws, Learned, LogBasis, Program, En
     def impossible(self, rank: int) -> Array:
         """Return the features where all known components are 0, if there are no others."""
         return ~self.known.any(axis=0) if len(self.known) == rank else np.zeros(0, bool)
+
+    @property
+    def given_rows(self) -> tuple[Array, Array]:
+        """The known components, and their places."""
+        return self.known, self.at
 
     @property
     def constants(self) -> dict[str, Any]:

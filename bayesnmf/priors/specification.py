@@ -43,10 +43,11 @@ HIERARCHICAL = 0.3
 
 
 class Shapes(NamedTuple):
-    """Default shapes or concentrations of the loadings and of the components."""
+    """Default shapes or concentrations of the loadings and of the components; of known ones beside their strength."""
 
     loadings: float
     components: float
+    beside: float = 0.01
 
 
 EVEN, SPARSE = Shapes(1.0, 1.0), Shapes(0.3, 0.3)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.data.several import is_weighted, noise_for
+from bayesnmf.data.several import SeveralCounts, is_weighted, noise_for
 from bayesnmf.inference.starts.exchanging import find_idle
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning, FitWarning
 from bayesnmf.noise.abilities import Noise
@@ -28,6 +28,7 @@ from bayesnmf.results.mixing import DIFFERENT, ESS_LIMIT, R_HAT_LIMIT, judged_pa
 from bayesnmf.results.record import FitRecord, kept_with_fit
 from bayesnmf.results.relabelling import AMBIGUOUS_LIMIT
 from bayesnmf.results.residuals import told_structure
+from bayesnmf.results.structure import LEFT, relatedness, structure_left
 from bayesnmf.types import Array
 
 # What float32 rounds the objective by, in shares of all counts (1e-7 to 2e-6 for totals of 1e3 to 1e19), and the share
@@ -39,6 +40,7 @@ FALLEN = 1e-5  # fall of an objective, over its size, from which on it is told
 LITTLE, MOST_OF_ROW, USED = 0.1, 0.2, 0.1
 # Dispersion from which on it is told, if it is so many standard errors above 1.
 DISPERSED, FAR = 1.2, 3.0
+APART = 0.15  # modified RV below which two matrices share little
 
 
 def cure_of(result: FitRecord) -> str:
@@ -188,12 +190,16 @@ def cautions_of_model(fit: FitRecord) -> list[str]:
 def _told_of_model(fit: FitRecord) -> tuple[str, ...]:
     if fit.status.reason in BROKEN:
         return ()
-    return (*_cautions_of_components(fit), *filter(None, [caution_of_structure(fit), caution_of_noise(fit)]))
+    more = caution_of_matrices(fit), caution_of_structure(fit), caution_of_noise(fit)
+    return (*_cautions_of_components(fit), *filter(None, more))
 
 
 def caution_of_structure(fit: FitRecord) -> str:
-    """Return a caution about residuals that vary together, with a cure; "" if they do not."""
-    if not (told := told_structure(fit)):
+    """Return a caution about residuals that vary together, with a cure; "" if they do not.
+
+    Of several matrices, `caution_of_matrices` says so of each.
+    """
+    if isinstance(fit.counts, SeveralCounts) or not (told := told_structure(fit)):
         return ""
     missing = f"{told}: the fit lacks a component, or has not found one"
     return missing if fit.is_of_matrix else f"{missing}; try rank={fit.rank + 1} or more"
@@ -212,9 +218,42 @@ def excess_of_noise(fit: FitRecord) -> str:
     return f"{in_words(ratio, error)} would" if ratio > DISPERSED and ratio > 1 + FAR * error else ""
 
 
+def matrices_that_lack(fit: FitRecord) -> dict[str, float]:
+    """Return the matrices in which residuals have a direction, so that components are missing, and how much they have.
+
+    New rows have the components that are given, and means that are at no rest leave structure, too.
+    """
+    if not (isinstance(fit.counts, SeveralCounts) and fit.counts.total and fit.status.converged) or fit.is_projected:
+        return {}
+    return {name: ratio for name, ratio in structure_left(fit).items() if ratio > LEFT}
+
+
+def caution_of_matrices(fit: FitRecord) -> str:
+    """Return a caution about several matrices, whose rank is too small or that share little; "" if neither is so."""
+    if fit.is_projected or not isinstance(fit.counts, SeveralCounts):
+        return ""
+    told = " and ".join(
+        f"rows that are alike in {one!r} are hardly so in {two!r} (modified RV {value:.2f} of 1)"
+        for (one, two), value in relatedness(fit.counts).items() if value < APART
+    )  # fmt: skip
+    if not (lacking := matrices_that_lack(fit)):
+        little = "they share little, as fit.matrices() shows, and a fit of each alone says nearly as much"
+        return f"{told}: {little}" if told else ""
+    where = " and ".join(f"{name!r} ({ratio:.1f} times as much as those of noise)" for name, ratio in lacking.items())
+    why = f"; {told}, so that the rank must come near the sum of those that each needs alone" if told else ""
+    larger = f"bayesnmf.select(counts, {fit.model!r}, range({fit.rank + 1}, {2 * fit.rank + 1}))"
+    return (
+        f"components are missing: residuals go together in {where}{why}; try rank={fit.rank + 1} or more, and compare "
+        f"ranks by {larger}"
+    )
+
+
 def caution_of_noise(fit: FitRecord) -> str:
-    """Return a caution about counts that vary more than the noise of the fit says, with a cure; "" if they do not."""
-    if not (excess := excess_of_noise(fit)):
+    """Return a caution about counts that vary more than the noise of the fit says, with a cure; "" if they do not.
+
+    Of several matrices that lack components, `caution_of_matrices` says so, and noise is not the cure.
+    """
+    if not (excess := excess_of_noise(fit)) or matrices_that_lack(fit):
         return ""
     told = f"{excess}: components are missing, or intervals are too narrow"
     if fit.is_of_matrix:

@@ -16,6 +16,7 @@ from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.cautions import caution_of_rounding, cautions_of_model
 from bayesnmf.results.intervals import SOME, fault_of_part, share_unmixed, told_of_intervals, unmixed
 from bayesnmf.results.markers import leading_features
+from bayesnmf.results.moved import moved_in_words, moved_of
 from bayesnmf.results.record import FitRecord
 from bayesnmf.text import folded
 
@@ -125,6 +126,8 @@ def given_in_words(fit: FitRecord) -> list[str]:
     components = stated_components(fit.priors.components)
     if known := fit.rank - len(free_components(components, fit.rank)):
         told.append(f"{known} of {fit.rank} components known")
+    if (moved := moved_of(fit)) is not None:
+        told.append(moved_in_words(moved))
     features = np.count_nonzero(favoured(components), axis=1)
     seeded = [f"{number} features of {fit.component_titles[k]}" for k, number in enumerate(features) if number]
     told += [f"seeds: {', '.join(seeded)}"] if seeded else []

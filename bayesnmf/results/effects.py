@@ -13,6 +13,9 @@ Laplace
     allows for what is not known of the loadings (`bayesnmf.inference.response.spread`), but not for a location of the
     components that is off. Where components share features it is too narrow: docs/covariates.md has how much. Fits with
     a bootstrap have these intervals, too: its replicates are of the same rows, whose variation effects are judged by.
+
+All of them have the variation between rows that the prior says. By default it is taken out, and the one that rows show
+is put in its place (`bayesnmf.inference.response.effects`): permuted rows of real counts say which of them holds.
 """
 
 from __future__ import annotations
@@ -21,21 +24,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.stats import chi2
 
-from bayesnmf.checks import check_fraction
+from bayesnmf.checks import check_choice, check_fraction
 from bayesnmf.data.covariates.checks import check_has_effects
 from bayesnmf.data.covariates.coding import Coding
 from bayesnmf.data.covariates.design import design_of, names_of_rows
 from bayesnmf.data.several import check_of_all
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.response.spread import information_of_effects
+from bayesnmf.inference.response.effects import Known, known_of_effects, terms_of_mean_field
 from bayesnmf.inference.sampling.effects import EffectDraws
 from bayesnmf.inference.side import MeanField, Mode
-from bayesnmf.inference.sides import allocate, conditional_of
+from bayesnmf.inference.sides import allocate, conditional_of, update_loadings
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.priors.log_linear import EFFECTS, SHAPES, LogLinear
 from bayesnmf.priors.specification import PARAMETER, stated_components
-from bayesnmf.priors.values import component_sums
+from bayesnmf.priors.values import attach_scale, component_sums
 from bayesnmf.results.checks import check_has_batches
 from bayesnmf.results.estimates import evenly_spaced
 from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, kind_of_intervals, source_of_intervals
@@ -46,7 +50,10 @@ from bayesnmf.types import Array
 if TYPE_CHECKING:
     import pandas as pd
 
-NORMAL_DRAWS = 4000
+VARIATIONS = ("rows", "prior")
+BY_ROWS, BY_PRIOR = "variation between rows as rows show it", "variation between rows as the prior says"
+DRAWS = 4000  # at least, about the means of others
+SWEEPS = 50  # of loadings given the components of a chain
 FIRST_SWEEPS = 20  # over the effects given the first draw of the loadings; one for each draw after it
 SHARE_DRAWS = 400  # of the components, for what mean shares do not know of them
 SPREAD = 1.5  # times the variance of a Gamma from which on there is a caution
@@ -75,12 +82,12 @@ class EffectsDrawn(NamedTuple):
     cautions: list[str]
 
 
-def effects(fit: FitRecord, interval: float = 0.9) -> pd.DataFrame:
+def effects(fit: FitRecord, interval: float = 0.9, variation: str = "rows") -> pd.DataFrame:
     """Return the effects of the covariates on each component; see `bayesnmf.Fit.effects`."""
     import pandas as pd
 
     tail, prior = (1 - check_fraction(interval, "interval")) / 2, prior_with_effects(fit)
-    found, terms = drawn_effects(fit), Coding.of_text(prior.coding).terms
+    found, terms = drawn_effects(fit, variation), Coding.of_text(prior.coding).terms
     low, high = np.quantile(found.draws, [tail, 1 - tail], axis=0)
     at_most, at_least = (found.draws <= 0).mean(axis=0), (found.draws >= 0).mean(axis=0)
     columns = {"effect": found.mean, "low": low, "high": high, "sd": found.draws.std(axis=0)}
@@ -131,38 +138,73 @@ def prior_with_effects(fit: FitRecord) -> LogLinear:
     return found
 
 
-def drawn_effects(fit: FitRecord) -> EffectsDrawn:
-    """Return draws of the effects of a fit, with the intercepts that tables show."""
-    prior, number = prior_with_effects(fit), fit.components.shape
-    chains = chains_of_effects(fit)
-    if chains is not None:
-        draws = chains.reshape(-1, *chains.shape[2:])
-        own = _thinned_effects(fit).reshape(draws.shape)
-        return EffectsDrawn(
-            draws, draws.mean(axis=0), own, "intervals: draws of the posterior", cautions_of_spread(fit)
-        )
+def drawn_effects(fit: FitRecord, variation: str = "rows") -> EffectsDrawn:
+    """Return draws of the effects of a fit, with the intercepts that tables show.
+
+    `variation` is "prior" for draws of the posterior, or "rows" for draws about its means that have the variation
+    between rows in the place of that of the prior (`bayesnmf.inference.response.effects`).
+    """
+    by_rows = check_choice(variation, "variation", VARIATIONS) == "rows" and not fit.is_of_matrix
+    prior = prior_with_effects(fit)
+    drawn, source, cautions = _posterior(fit, prior)
+    mean = in_units(fit, drawn).mean(axis=0)
+    if by_rows or len(drawn) == 1:
+        drawn = _varied(drawn, known_of_effects(prior, terms_of_mean_field(*_mean_field_of(fit))), by_rows, fit.seed)
+    if not by_rows or prior.support != "positive":  # effects on concentrations are none on shares, however they vary
+        cautions = [*cautions, *cautions_of_spread(fit)]
+    source = f"{source}; {BY_ROWS if by_rows else BY_PRIOR}"
+    return EffectsDrawn(in_units(fit, drawn), mean, drawn, source, cautions)
+
+
+def _posterior(fit: FitRecord, prior: LogLinear) -> tuple[Array, str, list[str]]:
+    """Return effects of the standardised design (draws, p, K), what their intervals are, and cautions of these.
+
+    They are draws of chains, or given draws of the loadings beside q, or else the learned effects alone.
+    """
+    if chains_have_drawn(fit):
+        drawn = _of_chains(fit)
+        return drawn.reshape(-1, *drawn.shape[2:]), "intervals: draws of the posterior", []
     _check_whole(fit)
-    read, wide = for_intervals(fit), cautions_of_spread(fit)
-    drawn: Any = read.estimate
-    if drawn.kind == "draws" and kind_of_intervals(read) != "bootstrap":
-        own = _given_draws(prior, drawn.loadings.reshape(-1, *fit.loadings.shape), fit.seed)
-        found, told = in_units(fit, own, drawn.components.reshape(-1, *number)), cautions_of_intervals(read)
-        return EffectsDrawn(found, found.mean(axis=0), own, source_of_intervals(read), [*told, *wide])
-    own = _normal_draws(fit, prior)
-    found, mean = (in_units(fit, each, fit.components[None]) for each in (own, prior.effects[None]))
-    return EffectsDrawn(found, mean[0], own, LAPLACE, [LAPLACE, *wide])
+    read = for_intervals(fit)
+    beside: Any = read.estimate
+    if beside.kind != "draws" or kind_of_intervals(read) == "bootstrap":
+        return _with_sizes(fit, prior.effects[None], fit.components[None]), LAPLACE, [LAPLACE]
+    drawn = _given_draws(prior, beside.loadings.reshape(-1, *fit.loadings.shape), fit.seed)
+    drawn = _with_sizes(fit, drawn, beside.components.reshape(-1, *fit.components.shape))
+    return drawn, source_of_intervals(read), cautions_of_intervals(read)
+
+
+def _varied(drawn: Array, known: Known, by_rows: bool, seed: int) -> Array:
+    """Return draws about the means of others (draws, p, K), with the variation between rows, or that of the prior.
+
+    What draws vary by beyond that of the prior, as where components are not known, is kept.
+    """
+    p, rank = drawn.shape[1:]
+    mean = drawn.mean(axis=0)
+    centred, of_prior = drawn - mean, known.by_prior.diagonal().reshape(rank, p).T
+    variance = centred.var(axis=0)
+    beyond = np.divide(np.maximum(variance - of_prior, 0), variance, out=np.zeros_like(variance), where=variance > 0)
+    repeats = -(-DRAWS // (2 * len(drawn)))
+    rng, number = np.random.default_rng([seed, STREAM]), repeats * len(drawn)
+    values, vectors = np.linalg.eigh(known.by_rows if by_rows else known.by_prior)
+    noise = rng.standard_normal((number, rank * p)) @ (vectors * np.sqrt(np.maximum(values, 0))).T
+    if by_rows:
+        noise *= np.sqrt(known.freedom / chi2.ppf(rng.random((number, 1)), known.freedom))
+    noise = noise.reshape(number, rank, p).transpose(0, 2, 1)
+    shared = np.tile(centred * np.sqrt(beyond), (repeats, 1, 1))
+    return np.asarray(mean + np.concatenate([shared + noise, shared - noise]))
 
 
 def _check_whole(fit: FitRecord) -> None:
     """Refuse one of several matrices whose effects no chain has drawn: its rows alone would say less."""
-    if EFFECTS not in (fit.statistics or {}):
+    if not chains_have_drawn(fit):
         check_of_all(fit, "effects of covariates, unless a chain has drawn them,")
 
 
 def has_effects_to_show(fit: FitRecord) -> bool:
     """Return whether a fit has effects, which that of one of several matrices has where a chain has drawn them."""
     found: Any = fit.priors.loadings
-    return found.has_effects and (not fit.is_of_matrix or EFFECTS in (fit.statistics or {}))
+    return found.has_effects and (not fit.is_of_matrix or chains_have_drawn(fit))
 
 
 def terms_of_effects(fit: FitRecord) -> Array:
@@ -208,19 +250,23 @@ def _cautions_of_shares(fit: FitRecord, prior: LogLinear) -> list[str]:
     ]
 
 
+def chains_have_drawn(fit: FitRecord) -> bool:
+    """Return whether chains have drawn effects."""
+    return EFFECTS in (fit.statistics or {})
+
+
 def chains_of_effects(fit: FitRecord) -> Array | None:
-    """Return effects that chains have drawn, (chains, draws, p, K), as tables show them; None if none were drawn."""
-    if fit.statistics is None or EFFECTS not in fit.statistics:
+    """Return effects that chains have drawn, (chains, draws, p, K), in the units of tables; None if none were drawn."""
+    if not chains_have_drawn(fit):
         return None
-    drawn: Any = fit.estimate
-    return in_units(fit, _thinned_effects(fit), drawn.components)
+    return in_units(fit, _of_chains(fit))
 
 
-def _thinned_effects(fit: FitRecord) -> Array:
+def _of_chains(fit: FitRecord) -> Array:
     """Return effects of the standardised design that chains have drawn, those of the draws that are kept."""
     drawn: Any = fit.estimate
     effects = (fit.statistics or {})[EFFECTS]
-    return effects[:, :: effects.shape[1] // drawn.components.shape[1]]
+    return _with_sizes(fit, effects[:, :: effects.shape[1] // drawn.components.shape[1]], drawn.components)
 
 
 def variables_of_effects(fit: FitRecord, number: tuple[int, int]) -> dict[str, Any]:
@@ -236,52 +282,51 @@ def variables_of_effects(fit: FitRecord, number: tuple[int, int]) -> dict[str, A
     return found
 
 
-def in_units(fit: FitRecord, effects: Array, components: Array) -> Array:
-    """Return effects (…, p, K) of standardised columns in the units of the covariates, with the intercepts of tables.
-
-    The components (…, K, m) that belong to them give the counts that a loading stands for.
-    """
+def in_units(fit: FitRecord, effects: Array) -> Array:
+    """Return effects (…, p, K) of standardised columns in the units of the covariates, with intercepts of tables."""
     prior = prior_with_effects(fit)
     found = np.asarray(Coding.of_text(prior.coding).unit @ effects)
     found[..., 0, :] += prior.intercepts
-    if prior.support == "positive":
-        found[..., 0, :] += np.log(component_sums(fit.counts.exposed_components(components.astype(np.float64))))
+    return found
+
+
+def _with_sizes(fit: FitRecord, effects: Array, components: Array) -> Array:
+    """Return effects (…, p, K) whose intercepts are those of counts: components (…, K, m) say what a loading has."""
+    if prior_with_effects(fit).support != "positive":
+        return effects
+    found = effects.copy()
+    found[..., 0, :] += np.log(component_sums(fit.counts.exposed_components(components.astype(np.float64))))
     return found
 
 
 def _given_draws(prior: LogLinear, loadings: Array, seed: int) -> Array:
     """Return draws of the effects given draws of the loadings (draws, n, K), one after the other, (draws, p, K)."""
     rng, sampler = np.random.default_rng([seed, STREAM]), EffectDraws(prior)
+    loadings = np.maximum(loadings, np.finfo(loadings.dtype).smallest_subnormal)  # the logarithm of 0 is far off
     for _ in range(FIRST_SWEEPS):
         sampler.draw(loadings[0], rng)
     return np.stack([sampler.draw(each, rng).effects for each in loadings])
 
 
-def _normal_draws(fit: FitRecord, prior: LogLinear) -> Array:
-    """Return draws of the normal distribution about the learned effects, (draws, p, K)."""
-    information = information_of_effects(*_mean_field_of(fit))
-    values, vectors = np.linalg.eigh(information)
-    least = prior.precision.min()  # no effect is known less than by its prior
-    roots = vectors / np.sqrt(np.maximum(values, least))
-    p, rank = prior.effects.shape
-    noise = np.random.default_rng([fit.seed, STREAM]).standard_normal((NORMAL_DRAWS // 2, rank * p)) @ roots.T
-    noise = np.concatenate([noise, -noise]).reshape(-1, rank, p).transpose(0, 2, 1)
-    return np.asarray(prior.effects + noise)
-
-
 def _mean_field_of(fit: FitRecord) -> tuple[Any, State]:
-    """Return the problem and q of a fit by vi; of one by map, q of the loadings is the conditional at the mode."""
+    """Return the problem and q of a fit by vi; of another, q of the loadings is that given its components."""
     counts = fit.working_counts.at_hand().as_type(np.float64)
-    point = fit.estimate.kind == "point"
-    held = point or fit.priors.components == PARAMETER
+    kind = fit.estimate.kind
+    held = kind != "mean field" or fit.priors.components == PARAMETER
     of_components: Any = stated_components(fit.priors.components)
     summary: Any = Mode(estimated=True) if held else MeanField(0)
     problem = Problem(counts, prior_with_effects(fit), of_components, MeanField(1), summary, fixed_components=held)
-    if not point:
+    if kind == "mean field":
         q: Any = fit.estimate
         return problem, given_state(problem, q.loadings, fit.components if q.components is None else q.components)
+    loadings = np.maximum(fit.loadings, np.finfo(np.float64).tiny)
+    if kind == "draws":
+        state = given_state(problem, attach_scale(loadings, fit.scale), fit.components)
+        for _ in range(SWEEPS):
+            state = update_loadings(problem, state, allocate(problem, state, None).loadings)
+        return problem, state
     at_modes = replace(problem, loadings_summary=Mode("log"))
-    state = given_state(at_modes, np.maximum(fit.loadings, np.finfo(np.float64).tiny), fit.components)
+    state = given_state(at_modes, loadings, fit.components)
     q = conditional_of(at_modes, state, "loadings", allocate(problem, state, None).loadings)
     return problem, state._replace(loadings=MeanField(1).of(problem.loadings_prior, q))
 

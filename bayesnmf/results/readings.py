@@ -22,6 +22,7 @@ from bayesnmf.results import draws as draws_of_fits
 from bayesnmf.results.dispersion import Dispersion, dispersion
 from bayesnmf.results.effects import batch_factors
 from bayesnmf.results.estimates import Draws
+from bayesnmf.results.moved import moved_of
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
 
@@ -43,7 +44,7 @@ class Readings(FitRecord):
         """Return expected counts with intervals, of missing entries too; see `bayesnmf.results.expected.expected`."""
         return expected.expected(self, rows, features, interval)
 
-    def effects(self, interval: float = 0.9) -> pd.DataFrame:
+    def effects(self, interval: float = 0.9, variation: str = "rows") -> pd.DataFrame:
         """Return the effects of covariates on each component, a row for each component and term, with intervals.
 
         Columns are ``effect``, on the log scale of loadings (of concentrations under dirichlet_poisson and
@@ -51,8 +52,12 @@ class Readings(FitRecord):
         the probabilities that it is at least 0 and at most 0. The intercept is the logarithm of the counts of the
         component that are expected where all covariates are 0, or of its concentration. ``attrs`` has the scale, what
         the intervals are, the number of draws, and cautions. Raises ValueError for a fit without covariates.
+
+        `variation` says how loadings vary between rows with the same covariates: "rows", as the rows show it, which
+        holds where real counts vary in another way than the prior says (docs/covariates.md); or "prior", which gives
+        the posterior of the effects. Of one of several matrices, "rows" needs the fit of all, and is read as "prior".
         """
-        return effects.effects(self, interval)
+        return effects.effects(self, interval, variation)
 
     def predicted_shares(self, covariates: Any, interval: float = 0.9) -> pd.DataFrame:
         """Return the mean share of each component in rows with these covariates, with intervals of that mean.
@@ -90,6 +95,14 @@ class Readings(FitRecord):
         parameters as entries.
         """
         return dispersion(self)
+
+    @property
+    def moved(self) -> pd.DataFrame | None:
+        """How far known components have moved from where they were, with `drift=` of `bayesnmf.fit`; else None.
+
+        A row for each: the ``cosine`` between it and the fitted component, and its prior's ``strength``, in counts.
+        """
+        return moved_of(self)
 
     def batch_factors(self, interval: float = 0.9) -> pd.DataFrame:
         """Return mean, lower and upper of the factor of each batch and feature; `bayesnmf.results.effects`."""

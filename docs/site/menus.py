@@ -13,7 +13,7 @@ BELOW = {
     "index.md": (
         "tutorials", "guides", "reference/index", "gallery", "models", "glossary", "benchmarks/README", "project",
     ),
-    "fields/README.md": ("fields/cells", "fields/signatures", "fields/texts", "fields/images"),
+    "fields/README.md": ("fields/cells", "fields/signatures", "fields/texts", "fields/items", "fields/images"),
     "models.md": (
         "models/poisson", "models/gamma_poisson", "models/dirichlet_poisson", "models/dirichlet_gamma",
         "models/hierarchical_poisson",

@@ -1,5 +1,6 @@
 """`assign`: the sampler against evidences by importance sampling, its frequencies on simulated samples, its table."""
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -324,13 +325,13 @@ def test_stuck_samples_are_drawn_again_and_told_if_that_is_in_vain(monkeypatch, 
     monkeypatch.setattr("bayesnmf.assessment.assignment.draw_chain", stuck)
     if not again:
         monkeypatch.setattr("bayesnmf.assessment.assignment.draw_again", lambda *given: given[3])
-    found = bayesnmf.assign(pd.DataFrame(counts, names), known, draws=10, warmup=20, chains=chains)
+    found = bayesnmf.assign(pd.DataFrame(counts, names), known, drift=None, draws=10, warmup=20, chains=chains)
     if again:
         assert not found.judged["stuck"].any()
         assert not any("stuck" in each for each in found.cautions)
         np.testing.assert_allclose(found.exposures.sum(axis=1), counts.sum(axis=1), rtol=2e-3)
         monkeypatch.undo()
-        plain = bayesnmf.assign(counts, known, draws=30, warmup=30, chains=chains)
+        plain = bayesnmf.assign(counts, known, drift=None, draws=30, warmup=30, chains=chains)
         sure = np.abs(plain.presence[2] - 0.5) > 0.48
         assert sure.sum() > 10
         np.testing.assert_allclose(found.presence[2, sure], plain.presence[2, sure], atol=0.5)
@@ -479,15 +480,15 @@ def test_components_are_drawn_from_their_conditional(noise, missing, strength):
     assert np.abs(change.mean(axis=0) / (change.std(axis=0) / np.sqrt(rounds))).max() < 4
 
 
-@pytest.mark.parametrize(("noise", "word"), [(0.0, "poisson"), (0.2, "nb2")])
-def test_a_component_that_the_catalogue_lacks_comes_back(noise, word):
+@pytest.mark.parametrize(("noise", "word", "drift"), [(0.0, "poisson", None), (0.2, "nb2", "learned")])
+def test_a_component_that_the_catalogue_lacks_comes_back(noise, word, drift):
     counts, known, truth = simulate(40, 1000, noise=noise)
     own, had = known[13], truth[:, 13]  # ten of the samples have it
-    found = bayesnmf.assign(counts, np.delete(known, 13, axis=0), extra=1, noise=word, draws=40, warmup=30)
+    found = bayesnmf.assign(counts, np.delete(known, 13, axis=0), extra=1, drift=drift, noise=word, draws=40, warmup=30)
     back = found.components[-1]
     assert back @ own / np.linalg.norm(back) / np.linalg.norm(own) > 0.95
     assert found.component_names[-1] == "extra 1"
-    assert (found.spread[:-1] == 0).all()
+    assert (found.spread[:-1] == 0).all() == (drift is None)
     assert (np.abs(back - own) < 5 * found.spread[-1] + 0.01).all()
     assert (found.presence[had > 150, -1] > 0.5).mean() > 0.8
     assert (found.presence[had == 0, -1] < 0.5).mean() > 0.9
@@ -533,7 +534,7 @@ def test_a_strength_without_limit_is_a_catalogue_that_stays():
     firm = bayesnmf.assign(COUNTS[None], KNOWN, drift=1e9, **given)
     np.testing.assert_allclose(firm.components, KNOWN, atol=1e-3)
     loose = bayesnmf.assign(np.tile(COUNTS * 100, (20, 1)), KNOWN[[0, 2]], drift=10, **given)
-    assert any("moved far from those of the catalogue" in each for each in loose.cautions)
+    assert any("moved far from the known ones" in each for each in loose.cautions)
 
 
 @pytest.mark.parametrize(
@@ -801,3 +802,16 @@ def test_chains_that_keep_to_their_own_answers_have_an_infinite_r_hat():
 def test_bad_input_is_refused(counts, known, settings, told):
     with pytest.raises(ValueError, match=told):
         bayesnmf.assign(counts, known, **settings)
+
+
+def test_a_little_of_a_component_in_nearly_all_samples_is_told():
+    rng = np.random.default_rng(3)
+    known = np.array([[0.9, 0.05, 0.05, 0.0], [0.05, 0.9, 0.05, 0.0], [0.0, 0.0, 0.1, 0.9]])
+    shares = rng.dirichlet([5.0, 5.0], 20)
+    given = {"drift": None, "chains": 1, "draws": 10, "warmup": 10}
+    counts = rng.poisson(5000 * np.hstack([0.97 * shares, np.full((20, 1), 0.03)]) @ known)
+    (told,) = [each for each in bayesnmf.assign(counts, known, **given).cautions if each.startswith("nearly all")]
+    assert re.search(r"a little of 2 \(100% of the samples, 3\.\d% of the counts\): what their spectra share", told)
+    more = rng.poisson(5000 * np.hstack([0.8 * shares, np.full((20, 1), 0.2)]) @ known)
+    for other in (more, counts[:9]):
+        assert not any(each.startswith("nearly all") for each in bayesnmf.assign(other, known, **given).cautions)

@@ -44,6 +44,15 @@ def test_weights(here):
     assert bayesnmf.load("fit.nc").counts.matrices.weights.tolist() == [1, 2.5]
 
 
+def test_select_takes_weights_or_a_noise_of_each(here):
+    words = ("select", "sbs=sbs.csv", "id=id.csv", "--ranks", "1,2", "--set", "max_iter=20", "--quiet", "--seed", "0")
+    given = {"weights": {"id": 2.0}}, {"noise": {"id": "nb1"}}
+    for more, settings in zip((("--weights", "id=2"), ("--noise", "id=nb1")), given, strict=True):
+        assert cli.main([*words, *more, "--table", "ranks.csv"]) == 0
+        wanted = bayesnmf.select(PARTS, ranks=(1, 2), options=bayesnmf.VI(max_iter=20), check=False, **settings)
+        np.testing.assert_allclose(pd.read_csv("ranks.csv")["mean"], wanted.table["mean"], rtol=1e-7)  # of eight digits
+
+
 REFUSED = {
     "a file without a name": (["sbs=sbs.csv", "id.csv"], "FILE must be one, or NAME=FILE"),
     "one name twice": (["a=sbs.csv", "a=id.csv"], "with names that differ"),

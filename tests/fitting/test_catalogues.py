@@ -117,3 +117,20 @@ def test_features_that_a_catalogue_lacks_are_refused():
         ValueError, match=r"fixed_components must have the 96 features of the counts .* 6 features missing"
     ):
         bayesnmf.fit(counts, fixed_components=table, method="map", seed=0)
+
+
+def test_artefacts_and_other_tissues_are_left_out_by_one_argument(tmp_path):
+    names = ["SBS1", "SBS27", "SBS45", "SBS4", "SBS60", "SBS95", "SBS7a", "SBS43_GRCh38", "SBS61"]
+    pd.DataFrame(np.eye(9), names, sbs96_types()[:9]).rename_axis("Type").to_csv(tmp_path / "known.csv")
+    path = tmp_path / "known.csv"
+    left = bayesnmf.read_catalogue(path, artefacts=False)
+    assert left.index.tolist() == ["SBS1", "SBS4", "SBS7a", "SBS61"]
+    assert bayesnmf.read_catalogue(path, only=["SBS7a", "SBS1"]).index.tolist() == ["SBS7a", "SBS1"]
+    column = pd.Series([1.0, np.nan, 0.0, 2.0], ["SBS1", "SBS4", "SBS27", "SBS45"])
+    assert bayesnmf.read_catalogue(path, only=column, artefacts=False).index.tolist() == ["SBS1"]
+    with pytest.raises(ValueError, match=r"only must name .*: it has no 'SBS7'; did you mean 'SBS7a'\?"):
+        bayesnmf.read_catalogue(path, only=["SBS7"])
+    with pytest.raises(ValueError, match="only must name at least one"):
+        bayesnmf.read_catalogue(path, only=[])
+    with pytest.raises(TypeError, match="artefacts must be"):
+        bayesnmf.read_catalogue(path, artefacts="no")

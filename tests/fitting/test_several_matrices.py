@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from plain import plain_vi
+from scipy.stats import poisson
 from smallfits import COUNTS, OPTIONS, K, M, N, every_method, quietly
 
 import bayesnmf
-from bayesnmf import DataWarning
+from bayesnmf import DataWarning, Dirichlet, Gamma, Priors
 from bayesnmf.data.probabilities import log_likelihood
 from bayesnmf.noise.poisson import POISSON
+from bayesnmf.studies.selection.masked import make_masks
 
 pytestmark = [quietly, pytest.mark.filterwarnings("ignore::bayesnmf.DataWarning")]
 HALVES = {"a": COUNTS.iloc[:, :5], "b": COUNTS.iloc[:, 5:]}
@@ -148,3 +151,33 @@ def test_select_modes_and_compare_take_matrices() -> None:
     assert compared.fits["map"].matrix("b").components.shape == (2, 4)
     chosen = bayesnmf.select(HALVES, ranks=(1, 2), seed=0, options=OPTIONS["vi"])
     assert len(chosen.table) == 2
+
+
+def test_select_weighs_the_scores_of_matrices() -> None:
+    """By hand: each held-out entry, as it was counted, adds its log-probability as often as its matrix counts."""
+    weights, options = {"b": 2.5}, plain_vi(max_iter=60, threads=1, priors=Priors(Gamma(1.0, 0.1), Dirichlet(1.0)))
+    found = bayesnmf.select(HALVES, ranks=(2,), splits=1, seed=0, options=options, weights=weights)
+    assert found.checks is None  # weighted counts have no distribution to be checked
+    whole = fitted(HALVES).counts
+    hidden = make_masks(whole, 1, 0)[0].hidden(slice(None))
+    missing = {"a": hidden[:, :5], "b": hidden[:, 5:]}
+    fit = bayesnmf.fit(HALVES, rank=2, seed=0, options=options, weights=weights, missing=missing)
+    often = np.repeat([1.0, 2.5], [5, 4])
+    logs = poisson.logpmf(COUNTS.to_numpy(), fit.expected_loadings @ fit.exposed_components / often)
+    score = np.sum((logs * often)[hidden]) / np.sum((COUNTS.to_numpy() * often)[hidden])
+    assert found.table["mean"].iloc[0] == pytest.approx(score, rel=1e-9)
+
+
+def test_select_takes_a_noise_of_each_matrix_and_says_what_weights_need() -> None:
+    settings = {"ranks": (1, 2), "splits": 1, "seed": 0, "options": OPTIONS["vi"], "check": False}
+    found = bayesnmf.select(HALVES, noise=("poisson", {"b": "nb2"}), **settings)
+    assert len(found.table) == 4
+    again = bayesnmf.fit(HALVES, *found.best, seed=0, options=OPTIONS["vi"], noise=found.noise)
+    assert again.noise.word == found.noise.word
+    for given in ({"check": True}, {"criterion": "stability", "splits": None}):
+        with pytest.raises(
+            ValueError, match=r"need criterion='masked'.*: found criterion=.*; use criterion='masked', check=False"
+        ):
+            bayesnmf.select(HALVES, weights={"b": 2}, **{**settings, **given})
+    with pytest.raises(TypeError, match="weights must be those of several matrices"):
+        bayesnmf.select(COUNTS, weights={"b": 2}, **settings)

@@ -17,7 +17,10 @@ from bayesnmf.data.blocks.opening import open_counts
 GOLDEN = Path(__file__).parents[1] / "golden" / "saved_fits.zip"
 with zipfile.ZipFile(GOLDEN) as files:
     NAMES = sorted(name.removesuffix(".nc") for name in files.namelist() if name.endswith(".nc"))
-SINCE = {"Fit": {"sites": None}}  # what results have had since it was written down what these files hold
+SINCE = {
+    "Fit": {"sites": None},
+    "Assignment": {"known": None},
+}  # what results have had since it was written down what these files hold
 
 
 @pytest.fixture

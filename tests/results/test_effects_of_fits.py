@@ -14,7 +14,7 @@ import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, Priors
 from bayesnmf.assessment.bounds import state_of_fit
 from bayesnmf.data.covariates.coding import Coding
-from bayesnmf.inference.response.spread import information_of_effects
+from bayesnmf.inference.response.effects import information_of_effects, known_of_effects, terms_of_mean_field
 from bayesnmf.results.effects import drawn_effects
 from bayesnmf.results.relabelling import relabel
 
@@ -64,7 +64,8 @@ def test_the_curvature_is_that_of_a_negative_binomial_regression():
             signs = [(1, 1), (1, -1), (-1, 1), (-1, -1)]
             four = [s * t * log_marginal(prior.effects + s * moves[i] + t * moves[j]) for s, t in signs]
             hessian[i, j] = sum(four) / (4 * step**2)
-    assert information_of_effects(*state_of_fit(fit)) == pytest.approx(-hessian, rel=2e-4, abs=2e-3)
+    terms = terms_of_mean_field(*state_of_fit(fit))
+    assert information_of_effects(prior, terms) == pytest.approx(-hessian, rel=2e-4, abs=2e-3)
 
 
 def test_learned_effects_of_known_allocations_maximise_their_marginal_likelihood():
@@ -127,18 +128,65 @@ def test_effects_of_sampled_draws_are_those_of_gibbs():
 
 
 @quietly
-def test_loadings_that_vary_more_than_gammas_are_told():
-    """Sizes of rows with heavy tails leave intervals too narrow; given as exposures, they do not matter."""
+def test_loadings_that_vary_more_than_gammas():
+    """Sizes of rows with heavy tails widen intervals; by the prior these are too narrow, which is told."""
     rng = np.random.default_rng(0)
     sizes = np.exp(rng.normal(0, 1.5, 300))
     means = 20 * sizes[:, None] * rng.gamma(5, 1 / 5, (300, 2)) @ np.array([[0.7, 0.3, 0, 0], [0, 0, 0.4, 0.6]])
     counts, x = rng.poisson(means), {"x": rng.standard_normal(300)}
     options = plain_vi(max_iter=100)
     plain = bayesnmf.fit(counts, rank=2, seed=0, covariates=x, options=options)
-    assert "loadings of 2 of 2 components vary up to" in plain.effects().attrs["cautions"][-1]
+    rows, prior = (plain.effects(variation=each) for each in ("rows", "prior"))
+    assert rows.effect.equals(prior.effect)
+    wider = rows.sd / prior.sd
+    assert wider.min() > 1.2
+    assert wider.max() > 2  # of the component that varies 5 times as much
+    assert "loadings of 2 of 2 components vary up to" in prior.attrs["cautions"][-1]
+    assert not any("vary up to" in caution for caution in rows.attrs["cautions"])
+    assert rows.attrs["intervals"].endswith("variation between rows as rows show it")
+    assert prior.attrs["intervals"].endswith("variation between rows as the prior says")
     exposed = bayesnmf.fit(counts, rank=2, seed=0, covariates=x, options=options, row_exposure=sizes)
-    assert not any("vary up to" in caution for caution in exposed.effects().attrs["cautions"])
-    assert not any("vary up to" in caution for caution in fitted("vi").effects().attrs["cautions"])
+    for fit in (exposed, fitted("vi")):
+        assert not any("vary up to" in caution for caution in fit.effects(variation="prior").attrs["cautions"])
+    with pytest.raises(ValueError, match="variation"):
+        plain.effects(variation="posterior")
+
+
+@quietly
+def test_the_covariance_by_rows_is_that_of_fits_without_each_row():
+    """A jackknife of the marginal likelihood of loadings with heavy tails, whose shape is held."""
+    rng = np.random.default_rng(1)
+    x, n = np.append(rng.standard_normal(58), [3.0, -3.0]), 60  # two rows with much leverage
+    counts = rng.poisson(np.exp(rng.normal(3, 1, n)))[:, None] * np.ones((1, 1), np.int64)
+    options = plain_vi(tol=1e-12, max_iter=2000, priors=Priors(Gamma(1.5, 0.1), Dirichlet(1)))
+    fit = bayesnmf.fit(counts, rank=1, seed=0, fixed_components=np.eye(1), covariates={"x": x}, options=options)
+    prior = fit.priors.loadings
+    a, rate = float(prior.plain.shape[0, 0]), float(np.ravel(prior.plain.rate)[0])
+
+    def found_without(row):
+        kept, beta = np.arange(n) != row, prior.effects[:, 0]
+        design, y = prior.design[kept], counts[kept, 0]
+        for _ in range(30):
+            mean = a / rate * np.exp(design @ beta)
+            slope = design.T @ (a * (y - mean) / (a + mean)) - prior.precision[:, 0] * beta
+            weight = a * mean * (a + y) / (a + mean) ** 2
+            beta = beta + np.linalg.solve((design.T * weight) @ design + np.diag(prior.precision[:, 0]), slope)
+        return beta
+
+    moved = np.array([found_without(row) for row in range(n)]) - found_without(-1)
+    known = known_of_effects(prior, terms_of_mean_field(*state_of_fit(fit)))
+    of_prior = known.by_prior @ np.diag(prior.precision[:, 0]) @ known.by_prior
+    assert known.by_rows - of_prior == pytest.approx(moved.T @ moved, rel=0.1, abs=2e-4)
+
+
+@quietly
+def test_a_level_of_one_row_has_the_variation_of_the_prior():
+    """It leaves no residual, which would be an interval of no width."""
+    level = np.where(np.arange(N) == 7, "alone", "others")
+    fit = bayesnmf.fit(COUNTS.to_numpy(), rank=K, seed=0, formula="~ level", covariates={"level": level},
+                       options=plain_vi(max_iter=200))  # fmt: skip
+    rows, prior = (fit.effects(variation=each).xs("level[T.others]", level="term").sd for each in ("rows", "prior"))
+    assert rows.to_numpy() == pytest.approx(prior.to_numpy(), rel=0.25)
 
 
 @pytest.mark.parametrize("method", ["vi", "gibbs"])
@@ -171,8 +219,8 @@ def test_components_in_another_order_take_their_effects_along():
         fit = fitted(method)
         other = bayesnmf.Fit.of(relabel(fit, np.array([1, 0])))
         assert other.effects().effect[1].to_numpy() == pytest.approx(fit.effects().effect[0].to_numpy(), rel=0.05)
-    exact = drawn_effects(fit).draws[:, :, ::-1]
-    assert drawn_effects(other).draws == pytest.approx(exact)
+    exact = drawn_effects(fit, "prior").draws[:, :, ::-1]
+    assert drawn_effects(other, "prior").draws == pytest.approx(exact)
 
 
 @quietly

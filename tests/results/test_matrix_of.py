@@ -241,6 +241,7 @@ def test_effects_are_those_of_all_matrices(tmp_path) -> None:
     shown = ["What the loadings depend on" in Path(bayesnmf.report(each, tmp_path / "of.html")).read_text("utf-8")
              for each in (part, fits["gibbs"].matrix("b"))]  # fmt: skip
     assert shown == [False, True]
-    whole, drawn = fits["gibbs"].effects(), fits["gibbs"].matrix("b").effects()
+    whole, drawn = fits["gibbs"].effects(variation="prior"), fits["gibbs"].matrix("b").effects()
+    assert drawn.attrs["intervals"].endswith("variation between rows as the prior says")
     np.testing.assert_allclose(drawn.xs("age", level="term"), whole.xs("age", level="term"), rtol=1e-12)
     assert np.all(drawn.xs("Intercept", level="term").effect < whole.xs("Intercept", level="term").effect)

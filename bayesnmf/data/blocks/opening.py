@@ -81,6 +81,7 @@ def open_counts(
     feature_labels: str | None = None,
     told: Any = None,
     missing: Any = None,
+    weights: Any = None,
 ) -> Counts:
     """Return counts in any form that `bayesnmf.fit` takes.
 
@@ -90,8 +91,8 @@ def open_counts(
     """
     nan: Any = {"missing": "nan"} if is_nan(missing) else {}
     told = told or (lambda *_: None)
-    if is_several(x) or is_mudata_file(x):
-        return open_several(x, dtype, layer, feature_labels, told)
+    if is_several(x) or is_mudata_file(x) or weights is not None:
+        return open_several(x, dtype, layer, feature_labels, told, weights=weights)
     if isinstance(x, BlockedCounts) and layer is None and feature_labels is None:
         return x.as_type(dtype)
     if isinstance(x, Blocks):

@@ -18,8 +18,8 @@ from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Steps, 
 from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.blocked.passes import Pass, pass_over_rows, totals_of
 from bayesnmf.inference.missing import differs, imputes
-from bayesnmf.inference.problem import Problem, State, spread_at
-from bayesnmf.inference.side import MeanField, Mode, Side, side_like
+from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.side import MeanField, Mode, Side, side_like, spread_at
 from bayesnmf.inference.sides import (
     Where,
     allocate,

@@ -37,7 +37,8 @@ import numpy as np
 from scipy.special import polygamma
 
 from bayesnmf.inference.missing import differs, weights
-from bayesnmf.inference.problem import Problem, State, spread_at
+from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.side import spread_at
 from bayesnmf.inference.sides import allocate, conditional_of, exposure_of, exposure_of_loadings
 from bayesnmf.kernels.cpu.clusters import expected_clusters
 from bayesnmf.kernels.cpu.tangent import Tangent

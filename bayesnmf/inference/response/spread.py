@@ -1,15 +1,6 @@
 """Covariances of linear response: of chosen sums exactly, and variances of all entries from draws.
 
 Their equations are solved by conjugate gradients, or by an inverse where they are few; draws come from Lanczos' method.
-
-The curvature of the log marginal likelihood of effects β follows from them by Louis' identity (1982)::
-
-    I(β) = E[−∂² log p(u | β)] − Cov(∂ log p(u | β)) + prior precision
-
-The posterior of the loadings u depends on β, so that the first term alone, which takes them as known, makes intervals
-too narrow. The covariance of the loadings of a row is that of the linear response of q given the components: with the
-allocations of counts that components share, which q alone leaves out. For Gammas whose allocations are known this is
-the information of a negative binomial regression on the counts of a component.
 """
 
 from __future__ import annotations
@@ -22,12 +13,9 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from scipy.special import digamma, polygamma
 
-from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.response.coupled import Coupled, Tilt
 from bayesnmf.inference.side_by_side import side_by_side
-from bayesnmf.priors.gamma import Gamma
 from bayesnmf.types import Array
 
 TOL = 1e-6  # of the length of the residual; variances are then accurate to its square
@@ -383,39 +371,3 @@ class _Squares:
         with np.errstate(invalid="ignore", divide="ignore"):
             relative = np.nanmax(np.where(variance > 0, of_variance / (2 * variance), 0.0), initial=0.0)
         return max(int(np.ceil(self.number * (relative / error) ** 2)) - self.number, 0)
-
-
-def information_of_effects(problem: Problem, state: State, threads: int | None = None) -> Array:
-    """Return the information of the effects of a mean field, (K p, K p), component by component, prior included."""
-    prior: Any = problem.loadings_prior
-    q: Any = state.loadings.conditional
-    rows = Coupled(problem, state, threads).rows
-    terms = _of_gammas if isinstance(prior.plain, Gamma) else _of_proportions
-    of_rows = terms(prior.given, q, rows)
-    p, rank = prior.effects.shape
-    found = np.einsum("ikl,ip,iq->kplq", of_rows, prior.design, prior.design, optimize=True)
-    return np.asarray(found.reshape(rank * p, rank * p)) + np.diag(np.tile(prior.precision[:, 0], rank))
-
-
-def _of_gammas(given: Any, q: Any, rows: Array) -> Array:
-    """Return the information of the linear predictors of each row, (n, K, K), given covariances of log loadings."""
-    shape, rate = np.broadcast_arrays(*(np.asarray(each, np.float64) for each in (q.shape, q.rate)))
-    a, slope = np.broadcast_to(given.shape, shape.shape), np.asarray(given.rate)  # slope of the score in u
-    trigamma = polygamma(1, shape)
-    mixed = rows / (trigamma[:, :, None] * trigamma[:, None, :])
-    mixed[:, *np.diag_indices(shape.shape[1])] += shape - 1 / trigamma
-    scores = (slope / rate)[:, :, None] * mixed * (slope / rate)[:, None, :]
-    found = -scores
-    found[:, *np.diag_indices(a.shape[1])] += slope * shape / rate
-    return found
-
-
-def _of_proportions(given: Any, q: Any, rows: Array) -> Array:
-    """Return the information of the linear predictors of each row, (n, K, K), given covariances of log proportions."""
-    alpha = np.asarray(given.concentration, np.float64)
-    expected_log = q.proportions.expected_log() if hasattr(q, "proportions") else q.expected_log()
-    total = alpha.sum(axis=1, keepdims=True)
-    found = -alpha[:, :, None] * (rows + polygamma(1, total)[:, :, None]) * alpha[:, None, :]
-    own = alpha**2 * polygamma(1, alpha) - alpha * (digamma(total) - digamma(alpha) + expected_log)
-    found[:, *np.diag_indices(alpha.shape[1])] += own
-    return found

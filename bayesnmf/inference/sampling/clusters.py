@@ -20,9 +20,10 @@ from bayesnmf.data.dispersed import LEAST
 from bayesnmf.inference.batch_factors import means_of_batches
 from bayesnmf.inference.blocked.passes import Pass, pass_over_rows
 from bayesnmf.inference.evidence_of_dispersion import Evidence, ShapeEvidence, evidence_at
-from bayesnmf.inference.problem import Problem, State, spread_at
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import with_drawn_rates
 from bayesnmf.inference.sampling.effects import EffectDraws, draw_scale_moves
+from bayesnmf.inference.side import spread_at
 from bayesnmf.inference.sides import Where, with_rates_at
 from bayesnmf.kernels.cpu.clusters import cluster_sums, drawn_clusters
 from bayesnmf.kernels.cpu.draws import gamma_draws

@@ -7,6 +7,8 @@ shape a of the loadings, whose shares are Dirichlet(a), and the dispersion.
 A chain begins at a refit of each row, or with far too many components and a larger dispersion, which falls. In warm-up
 each round begins at the mode of each row's support: draws of all loadings around a mode cannot come back from far away,
 where the density is small, but that of their proposals is smaller still. The draws that are kept never begin there.
+Where known components may move, odds of presence are low at first and rise in the first half of the warm-up: what all
+rows share then moves the components that they surely have, before one that nobody has is present in all for it.
 
 Components that a catalogue lacks, and known ones that may move, are drawn given loadings of which many are 0. The prior
 of a component is Dirichlet: flat but for its concentration below 1, or around what is known, with a strength that is
@@ -57,6 +59,7 @@ EXPECTED = 5.0  # components of a row, before the counts are seen
 MOVES = 8  # of all loadings of a row, in a round
 AGAIN, WARM = 5, 20  # times as many moves, and rounds of warm-up, of rows that are drawn again
 HEATED, FALL, COLD = 30, 0.88, 0.02  # rounds of dispersion that falls from 1, its factor a round, and where it ends
+LOWERED = 6.0  # nats that the log odds of presence are below theirs at first, where known components may move
 FREE_FROM = 20  # round from which on chances and shape are drawn, which the first supports would lead astray
 SHAPE, SHAPE_SPREAD = 1.5, 0.5  # median of the shape, and standard deviation of its logarithm
 WEIGHT, WEIGHT_SPREAD = 5.0, 1.5  # of the Beta prior of the chances, in the same way
@@ -226,14 +229,16 @@ def draw_chain(
     # What extra components are begun from, counts that are left over, is lost in the heat.
     heated = isinstance(start, str) and start == "all" and not extra
     falling = min(HEATED, rounds[0] // 2) if heated else 0  # what is kept has no heat
+    scarce = rounds[0] // 2 if catalogue.moves else 0
     waiting = 0 if extra else min(FREE_FROM, rounds[0] // 2)  # extra ones are found by chances, too
     try:
         for number in range(first, sum(rounds)):
             if slot.due():
                 slot.save((number, len(kept), presence, vars(state), rng.bit_generator.state))
             heat = FALL ** (number * HEATED / falling) if number < falling else 0.0
+            lowered = LOWERED * (1 - number / scarce) if number < scarce else 0.0
             with one_blas_thread():  # threads of products wait busily, in the way of those that draw
-                share = setting.step(state, rng, heat, number < rounds[0], number >= waiting)
+                share = setting.step(state, rng, heat, lowered, number < rounds[0], number >= waiting)
             tell(number)
             if number >= rounds[0]:
                 presence[some] += share
@@ -309,14 +314,14 @@ class Setting:
             self.seen = ~self.missing
         self.values, self.times = np.unique(counts.dense[self.seen], return_counts=True)
 
-    def model(self, state: State, heat: float = 0.0) -> Model:
-        """Return what the kernels take."""
+    def model(self, state: State, heat: float = 0.0, lowered: float = 0.0) -> Model:
+        """Return what the kernels take, with log odds of presence lowered by so much."""
         variance, spreads, factors = self._noise_at(state.dispersion, heat)
         counted = state.components * factors
         exposure = counted.sum(axis=1)[None, :] if variance == LINEAR else np.full((1, len(counted)), factors[0])
         if variance != QUADRATIC and self.counts.mask is not None:
             exposure = np.maximum(exposure - self.counts.mask.sums_by_row(counted.T), 0.0)
-        odds = np.log(state.chances) - np.log1p(-state.chances)
+        odds = np.log(state.chances) - np.log1p(-state.chances) - lowered
         shapes = np.full(len(odds), state.shape)
         return Model(state.components, self.missing, exposure, shapes, odds, variance, spreads, factors)
 
@@ -345,13 +350,16 @@ class Setting:
             state.loadings = self.counts.row_totals[:, None] * rng.dirichlet(np.ones(rank), self.counts.shape[0])
         return state
 
-    def step(self, state: State, rng: np.random.Generator, heat: float, afresh: bool, free: bool) -> Array:
+    def step(
+        self, state: State, rng: np.random.Generator, heat: float, lowered: float, afresh: bool, free: bool
+    ) -> Array:
         """Draw everything once; return the share of the moves in which each component was present.
 
-        `heat` is the least dispersion, `afresh` says that rows begin at the modes of their supports, and `free` that
-        chances, shape and known components that move are drawn.
+        `heat` is the least dispersion, `lowered` how far log odds of presence are below theirs, `afresh` says that rows
+        begin at the modes of their supports, and `free` that chances, shape and known components that move are drawn.
         """
-        share, model, seed = np.zeros(state.loadings.shape), self.model(state, heat), int(rng.integers(2**63))
+        share, seed = np.zeros(state.loadings.shape), int(rng.integers(2**63))
+        model = self.model(state, heat, lowered)
         draw_presence(self.counts.matrix, model, seed, MOVES, afresh, state.loadings, share)
         if free and len(self.origin):
             concentration = state.strength * self.origin + self.floors

@@ -388,8 +388,7 @@ def find_idle(components: Array, sizes: Array, prior: Distribution) -> Array:
     smaller = (sizes[:, None] < sizes) | ((sizes[:, None] == sizes) & np.tri(rank, k=-1, dtype=bool))
     copies = (alike & smaller).any(axis=1)
     shaped = alike.any(axis=1) | _like_their_prior(prior, profiles)
-    known = getattr(prior, "constants", {}).get("at", ())
-    return np.setdiff1d(np.flatnonzero(copies | (shaped & (sizes < sizes.sum() / (10 * rank)))), known)
+    return np.setdiff1d(np.flatnonzero(copies | (shaped & (sizes < sizes.sum() / (10 * rank)))), prior.given_rows[1])
 
 
 def _like_their_prior(prior: Distribution, profiles: Array) -> Array:

@@ -273,10 +273,10 @@ def _with_known(problem: Problem, components: Array) -> tuple[Array | None, Arra
 
     The others are then what is left. The known one gets the sum of the other, as the loadings stay.
     """
-    constants = problem.components_prior.constants
-    if "known" not in constants:
+    known, at = problem.components_prior.given_rows
+    if not len(at):
         return None, components
-    at, known = constants["at"], constants["known"] * problem.counts.feature_factor
+    known = known * problem.counts.feature_factor
     alike = np.zeros((len(components), len(components)))
     alike[:, at] = cosine(components, known)
     order = assign_components(alike)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bayesnmf.checks import check_choice, shown
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.several import is_weighted, noise_of_matrices
 from bayesnmf.noise.abilities import Noise, distribution_of
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import METHODS
@@ -48,12 +49,13 @@ def check_method(criterion: Criterion, method: str | None) -> str:
     return check_choice(criterion.method if method is None else method, "method", METHODS)
 
 
-def check_noises(criterion: Criterion, noise: Any) -> list[Noise]:
+def check_noises(criterion: Criterion, noise: Any, counts: Counts) -> list[Noise]:
     """Return the noises to compare; refuse those without a distribution, and what a criterion has no use for."""
     if not isinstance(noise, str | Noise | Iterable):
         raise TypeError(f"noise must be a word, a noise or a list of them: found {shown(noise)}")
-    given = [noise] if isinstance(noise, str | Noise) else list(noise)
-    noises = list(dict.fromkeys(check_noise(each) for each in given))
+    given = [noise] if isinstance(noise, str | Noise | Mapping) else list(noise)
+    asked = (noise_of_matrices(each, counts) if isinstance(each, Mapping) else check_noise(each) for each in given)
+    noises = list(dict.fromkeys(asked))
     if not noises:
         raise ValueError("noise must name at least one noise: found none; leave noise out for Poisson counts")
     if len({word_of(each) for each in noises}) < len(noises):
@@ -74,8 +76,8 @@ def check_noises(criterion: Criterion, noise: Any) -> list[Noise]:
     return noises
 
 
-def check_takes(criterion: Criterion, counts: Counts, covariates: Any) -> None:
-    """Refuse covariates or batches that the criterion has no use for."""
+def check_takes(criterion: Criterion, counts: Counts, covariates: Any, checks: bool) -> None:
+    """Refuse covariates, batches or weights that the criterion, or predictive checks after it, have no use for."""
     if covariates is not None and not criterion.takes_covariates:
         raise ValueError(
             "covariates need criterion='masked', or 'heldout' with withhold=0: found "
@@ -85,4 +87,10 @@ def check_takes(criterion: Criterion, counts: Counts, covariates: Any) -> None:
         raise ValueError(
             f"batch needs criterion='masked': found {criterion.word!r}, which has no factors of batches; leave batch "
             "out"
+        )
+    if is_weighted(counts) and (checks or not criterion.takes_weights):
+        raise ValueError(
+            "weights of matrices need criterion='masked', whose scores they weigh, without predictive checks, as they "
+            f"leave no distribution of the counts: found criterion={criterion.word!r}, check={checks}; use "
+            "criterion='masked', check=False"
         )

@@ -245,8 +245,8 @@ class Criterion(ABC):
         Method of the fits, unless another is asked for.
     noises : {"one", "several", "poisson"}
         Whether fits have one noise, noises are compared, or counts must be Poisson counts.
-    takes_batch : bool
-        Whether rows may be of batches.
+    takes_batch, takes_weights : bool
+        Whether rows may be of batches, and matrices may have weights.
     scored : bool
         Whether the table has the mean, its standard error over rows, and differences from the best, paired by row.
     hides_entries : bool
@@ -273,6 +273,7 @@ class Criterion(ABC):
     method: ClassVar[str] = "vi"
     noises: ClassVar[Literal["one", "several", "poisson"]] = "one"
     takes_batch: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = False
     scored: ClassVar[bool] = False
     hides_entries: ClassVar[bool] = False
     largest_wins: ClassVar[bool] = False

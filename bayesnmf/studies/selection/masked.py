@@ -28,6 +28,7 @@ from bayesnmf.assessment.scoring import ratio_of_sums
 from bayesnmf.checks import check_count
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import GroupMask, Mask, as_pattern
+from bayesnmf.data.several import weights_of
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.many import uninterrupted
@@ -104,6 +105,7 @@ class Masked(ByScore):
     word: ClassVar[str] = "masked"
     noises: ClassVar[Any] = "several"
     takes_batch: ClassVar[bool] = True
+    takes_weights: ClassVar[bool] = True
     hides_entries: ClassVar[bool] = True
     label: ClassVar[str] = "log-likelihood of held-out entries\nfor each count (nats)"
     title: ClassVar[str] = "held-out entries"
@@ -176,16 +178,19 @@ def _score(plan: SelectionPlan, mask: Mask, candidate: tuple[Noise, Candidate], 
 
 
 def score_masked(fitted: Fit, plan: SelectionPlan, mask: Mask) -> Scored:
-    """Return the scores of the entries of a mask."""
+    """Return the scores of the entries of a mask, each as often as its matrix counts."""
     n = plan.counts.shape[0]
     logs, counted, squares = np.zeros(n), np.zeros(n), np.zeros(2)
     loadings, components = fitted.mean_factors
-    for rows, features, counts, hidden in tiles(mask, plan.counts):
-        factors = loadings[rows], components[:, features]
+    weights = weights_of(plan.counts)
+    for rows, features, weighted, hidden in tiles(mask, plan.counts):
+        weight = weights[features]
+        counts = np.rint(weighted / weight)
+        factors = loadings[rows], components[:, features] / weight
         means = np.maximum(factors[0] @ factors[1], np.finfo(np.float64).tiny)
         own = distribution_of(fitted.noise).of_rows(rows).of_features(features)
-        logs[rows] += np.where(hidden, own.log_pmf(counts, means), 0).sum(axis=1)
-        counted[rows] += np.where(hidden, counts, 0).sum(axis=1)
+        logs[rows] += (np.where(hidden, own.log_pmf(counts, means), 0) * weight).sum(axis=1)
+        counted[rows] += np.where(hidden, weighted, 0).sum(axis=1)
         expected = own.factors_of_expected(*factors)
         given = csr_array(counts), *expected, LOW, (~hidden).__getitem__, lambda mean, _, own=own: own.variances(mean)
         sums, _ = pearson_sums(*given, by_column=False)

@@ -22,6 +22,7 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.design import read_given
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.seeds import Seeds, seeds_of
+from bayesnmf.data.several import SeveralCounts, is_weighted
 from bayesnmf.fitting.checkpointing import keep_each_fit
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.job import ProgressReport, check_combination, progress_context, resolve_priors
@@ -187,9 +188,10 @@ def select(
     withhold: float | None = None,
     halves: int | None = None,
     resample: Literal["halves", "counts"] | None = None,
-    check: bool = True,
+    check: bool | None = None,
     seed: int = 0,
     options: Options | None = None,
+    weights: Mapping[str, float] | None = None,
     batch: Any = None,
     row_exposure: Any = None,
     feature_exposure: Any = None,
@@ -201,7 +203,8 @@ def select(
     Parameters
     ----------
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
-        Whole-number counts; in memory for "evidence", whose particles have loadings of all rows each.
+        Whole-number counts; in memory for "evidence", whose particles have loadings of all rows each; or a mapping of
+        names to several.
     models : str or iterable of str
         Names of models, as for `bayesnmf.fit`; whole numbers here are the ranks.
     ranks : int or iterable of int
@@ -214,7 +217,7 @@ def select(
         What loadings depend on, as for `bayesnmf.fit`.
     covariates : DataFrame, Series, mapping of columns or array (n, p), optional
         Columns that `formula` names, as for `bayesnmf.fit`.
-    noise : str, Noise or an iterable of them
+    noise : str, Noise, mapping of matrices to one each, or an iterable of them
         Noise of the fits, as for `bayesnmf.fit`, one with "stability", with "masked" several to compare.
     criterion : {"masked", "heldout", "evidence", "stability"} or Criterion, optional
         Of modules of `bayesnmf.studies.selection`. "masked", the default: log-likelihood of entries held out as
@@ -231,12 +234,15 @@ def select(
     resample : {"halves", "counts"}, optional
         With "stability", components are to return in random halves of the rows, the default, or in counts of all rows
         that are drawn again around those observed, as components of few rows do.
-    check : bool
-        Whether to fit the best candidate to all counts and to warn if the model is misfitted (`Selection.checks`).
+    check : bool, optional
+        Whether to fit the best candidate to all counts and to warn if the model is misfitted (`Selection.checks`), by
+        default unless matrices have weights, which leave no distribution of the counts.
     seed : int
         Seed of fits and splits.
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         Options of the fits; priors left open have shapes of 1. Local optima make scores jump; `restarts` helps.
+    weights : mapping of names to numbers, optional
+        How often the counts of each of several matrices count, in fits and scores; with "masked" alone.
     batch : labels (n,) or Batch, optional
         The batch of each row, as for `bayesnmf.fit`; with "masked" alone.
     row_exposure : array, mapping or Series (n,), optional
@@ -272,20 +278,22 @@ def select(
     2
     """
     candidates, kept, seed = _candidates(models, ranks), as_checkpoint(checkpoint), check_count(seed, "seed", minimum=0)
-    check_flag(check, "check")
     given = {"splits": splits, "keep": keep, "withhold": withhold, "halves": halves, "resample": resample}
     with progress_context(progress) as report, warnings.catch_warnings(), keep_each_fit(kept):
-        data = with_batch(open_counts(counts, "float64", told=report), batch, counts)
+        data = with_batch(open_counts(counts, "float64", told=report, weights=weights), batch, counts)
         data = with_exposures(data, row_exposure, feature_exposure)
         if criterion is None:
             criterion = default_criterion(data, method, given, _all_proper(candidates, data, options))
         by = check_criterion(criterion, given)
-        method, noises = check_method(by, method), check_noises(by, noise)
+        method, noises = check_method(by, method), check_noises(by, noise, data)
         options = options_of(method, options)
-        check_integer_counts(check_complete(data, "select"), "select", "round them")
+        for each in _unweighted(check_complete(data, "select")):
+            check_integer_counts(each, "select", "round them")
         by.check(method, data, options)
         by, of_rows = by.settled(data), read_given(formula, covariates, counts, data)
-        check_takes(by, data, of_rows)
+        check = not is_weighted(data) if check is None else check
+        check_flag(check, "check")
+        check_takes(by, data, of_rows, check)
         plan = SelectionPlan(
             data, candidates, method, options, seed, report, noises=noises, seeds=seeds_of(seeds), covariates=of_rows,
             checkpoint=kept,
@@ -294,6 +302,13 @@ def select(
         warnings.simplefilter("ignore", FitWarning)  # the table reports it
         found = Selection(**vars(by.compare(plan)) | {"totals": (data.row_totals, data.feature_totals)})
         return _checked(found, plan, by) if check and not found.interrupted else found
+
+
+def _unweighted(counts: Counts) -> list[Counts]:
+    """Return the counts as they were counted, those of matrices with weights one by one."""
+    if not (isinstance(counts, SeveralCounts) and counts.matrices.weighted):
+        return [counts]
+    return [counts.of(name) for name in counts.matrices.names]
 
 
 def _candidates(models: Any, ranks: Any) -> list[Candidate]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -433,6 +433,7 @@ def modes(
     starts: int = 20,
     options: Options | None = None,
     fixed_components: Any = None,
+    drift: float | Literal["learned"] | None = None,
     seeds: Mapping[str, Sequence[Any]] | Seeds | str | Path | None = None,
     formula: str | None = None,
     covariates: Any = None,
@@ -468,6 +469,8 @@ def modes(
         Options of the fits, by default with a random start and one thread (see `bayesnmf.studies.stability.modes`).
     fixed_components : array, DataFrame (r, m), Fit or path of a catalogue, optional
         Known components, as for `bayesnmf.fit`.
+    drift : float or "learned", optional
+        How many counts they weigh if they may move, as for `bayesnmf.fit`.
     seeds : mapping of names to lists of features, Seeds or path of a .gmt file, optional
         Features that the first components are to have, as for `bayesnmf.fit`.
     formula : str, optional
@@ -526,7 +529,7 @@ def modes(
     model, rank = model_and_rank(model, rank)
     method, noise = check_has_objective(method), check_noise(noise)
     starts, seed = check_count(starts, "starts", most=MOST_STARTS), check_count(seed, "seed", minimum=0)
-    (rank, given), options = given_of(rank, fixed_components, seeds), varied_options(options, method)
+    (rank, given), options = given_of(rank, fixed_components, seeds, drift), varied_options(options, method)
     plain, own = without_missing(counts, missing)
     data = with_batch(open_counts(plain, getattr(options, "dtype", "float64"), missing=missing), batch, counts)
     given = given._replace(covariates=read_given(formula, covariates, counts, data))
