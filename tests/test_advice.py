@@ -177,6 +177,7 @@ TRIED = {  # by file: what is tried above, or where the tests of its folder ask 
     },
     "results/intervals.py": {"cautions_of_intervals"},
     "results/describing.py": {"_cautions"},
+    "results/moved.py": {"caution_of_moved"},
     "results/effects.py": {"cautions_of_spread", "_cautions_of_shares"},
     "studies/selection/selecting.py": {"cautions"},
     "studies/selection/by_stability.py": {"cautions"},
@@ -186,7 +187,7 @@ TRIED = {  # by file: what is tried above, or where the tests of its folder ask 
     "studies/stability/mode_evidence.py": {"cautions"},
     "studies/comparison/measures.py": {"cautions_of_all", "cautions_of_evidence", "cautions_of_missing"},
     "assessment/agreement.py": {"_cautions", "_cautions_of_truth"},
-    "assessment/assignment.py": {"_cautions", "_cautions_of_moved"},
+    "assessment/assignment.py": {"_cautions", "_cautions_of_common"},
 }  # fmt: skip
 
 

@@ -8,6 +8,9 @@ Of the rest, the share of the sum of squares that lies in one direction, one pat
 compared with the same share after signs of single residuals were drawn at random, which leaves their sizes but nothing
 that they share (signflip parallel analysis; Hong, Sheng & Dobriban 2020). So sizes need be right only roughly. A
 component that is missing is such a direction.
+
+Of several matrices, each has variances and directions of its own, but what is taken off is taken off all together:
+loadings that suit one and not the other would be free to move, were it taken off each alone.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from scipy.special import stdtr
 
 from bayesnmf.data.labels import listed
 from bayesnmf.data.mask import Mask
+from bayesnmf.data.several import coordinates_of, without_weights
 from bayesnmf.inference.status import BROKEN
 from bayesnmf.results.record import FitRecord, kept_with_fit
 from bayesnmf.text import p_value
@@ -56,69 +60,100 @@ class Structure:
 
 
 @kept_with_fit
-def structure_of(fit: FitRecord) -> Structure | None:
-    """Return what the residuals of a fit share, of about 2¹⁹ entries at most; None where that says nothing.
+def structures_of(fit: FitRecord) -> dict[str, Structure]:
+    """Return what the residuals of each matrix of a fit share, by name, "" for one; of about 2¹⁹ entries at most.
 
-    That is without counts, of means that have not converged, of new rows, or where a few rows or features are left.
+    It is empty without counts, of means that have not converged, and of new rows.
     """
     if fit.status.reason in BROKEN or not fit.status.converged or fit.is_projected or not fit.counts.total:
-        return None
+        return {}
     n, m = fit.counts.shape
-    rows = slice(None, None, max(n // _rows_of(m, fit.rank), 1))
-    loadings, components = fit.mean_factors
-    factors = fit.noise.of_rows(rows).factors_of_expected(loadings[rows], components)
+    rows = slice(None, None, max(n // _rows_of(min(m, FEATURES), fit.rank), 1))
     counts = fit.counts if rows.step == 1 else fit.counts.rows(rows)
-    return structure(counts.matrix, *factors, counts.mask)
+    loadings, components = fit.mean_factors
+    matrix, components = without_weights(counts, components)
+    factors = fit.noise.of_rows(rows).factors_of_expected(loadings[rows], components)
+    several = coordinates_of(counts)
+    return structures(matrix, *factors, np.full(m, "") if several is None else several[1], counts.mask)
 
 
 def told_structure(fit: FitRecord) -> str:
-    """Return which features vary together around the means of a fit, as a clause; "" if that may be chance."""
-    found = structure_of(fit)
-    if found is None or not found.p_value < LEVEL:
-        return ""
-    names = listed(list(map(str, fit.feature_names[found.features[:NAMED]])))
-    chance = p_value(found.p_value).removeprefix("< ")
-    sign = "<" if found.p_value < 0.001 else "="
-    return (
-        f"residuals share a pattern, {found.ratio:.2f} times as large as by chance (p {sign} {chance}), most of all in "
-        f"{names}"
+    """Return which features vary together around the means of a fit, as a clause; "" if that may be chance.
+
+    Of several matrices, it is told of those that have a p-value below the level over their number.
+    """
+    found = structures_of(fit)
+    return ", and ".join(
+        f"residuals{f' of {name!r}' if name else ''} share a pattern, {each.ratio:.2f} times as large as by chance "
+        f"(p {'<' if each.p_value < 0.001 else '='} {p_value(each.p_value).removeprefix('< ')}), most of all in "
+        f"{listed(list(map(str, fit.feature_names[each.features[:NAMED]])))}"
+        for name, each in found.items()
+        if each.p_value < LEVEL / len(found)
     )
 
 
 def structure(matrix: csr_array, loadings: Array, components: Array, mask: Mask | None = None) -> Structure | None:
     """Return what the residuals of counts (n, m) around loadings (n, K) @ components (K, m) share.
 
-    Of many rows they are those of evenly spaced ones, and of many features, of those with most counts.
+    Of many rows they are those of evenly spaced ones, and of many features, of those with most counts. None where few
+    rows or features are left.
     """
-    (n, m), rank = matrix.shape, len(components)
-    rows = slice(None, None, max(n // _rows_of(m, rank), 1))
+    return structures(matrix, loadings, components, np.full(matrix.shape[1], ""), mask).get("")
+
+
+def structures(
+    matrix: csr_array, loadings: Array, components: Array, names: Array, mask: Mask | None = None
+) -> dict[str, Structure]:
+    """Return what the residuals of each of several matrices, side by side, share, as `structure` does of one.
+
+    Names are those of the matrix of each feature, (m,). What a fit takes up, it takes up of all matrices together, as
+    loadings are those of all. A matrix of which few rows or features are left is not in the result.
+    """
+    n, rank = matrix.shape[0], len(components)
     totals = np.asarray(matrix.sum(axis=0)).ravel()
-    features = np.sort(np.argsort(-totals, kind="stable")[:FEATURES])
+    of_matrices = {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
+    features = np.sort(
+        np.concatenate([at[np.argsort(-totals[at], kind="stable")[:FEATURES]] for at in of_matrices.values()])
+    )
+    rows = slice(None, None, max(n // _rows_of(len(features), rank), 1))
     left, right = np.asarray(loadings[rows], np.float64), np.asarray(components[:, features], np.float64)
-    if min(len(left), len(features)) < rank + LEFT:
-        return None
     means = left @ right
     residuals = matrix[rows][:, features].toarray() - means
     seen = means > 0 if mask is None else (means > 0) & ~mask.hidden(rows)[:, features]
-    weights = np.zeros_like(means)
-    weights[seen] = 1 / np.sqrt(_variances(residuals[seen], means[seen]))
+    weights, parts = np.zeros_like(means), {}
+    for name in of_matrices:
+        part = names[features] == name
+        if len(features) >= rank + LEFT and np.count_nonzero(seen[:, part].any(axis=1)) >= rank + LEFT:
+            parts[name], own = part, seen & part
+            weights[own] = 1 / np.sqrt(_variances(residuals[own], means[own]))
+    if not parts:
+        return {}
     residuals = np.clip(residuals * weights, -FAR, FAR + weights)
     taken_up = TakenUp.of(weights, left, right)
     rng = np.random.default_rng(0)
     first = rng.normal(size=(len(features), BLOCK))
-    share, direction = _leading(taken_up.off(residuals), first)
+    rest = taken_up.off(residuals)
     flipped = [
-        _leading(taken_up.off(np.where(rng.integers(0, 2, means.shape, bool), residuals, -residuals)), first)[0]
-        for _ in range(FLIPS)
+        taken_up.off(np.where(rng.integers(0, 2, means.shape, bool), residuals, -residuals)) for _ in range(FLIPS)
     ]
-    mean, spread = np.mean(flipped), np.std(flipped, ddof=1) * np.sqrt(1 + 1 / FLIPS)
+    return {
+        name: _beside(rest[:, part], [each[:, part] for each in flipped], first[part], features[part])
+        for name, part in parts.items()
+    }
+
+
+def _beside(rest: Array, flipped: list[Array], first: Array, features: Array) -> Structure:
+    """Return the structure of what is left of residuals, beside that of those with other signs."""
+    share, direction = _leading(rest, first)
+    shares = [_leading(each, first)[0] for each in flipped]
+    mean, spread = np.mean(shares), np.std(shares, ddof=1) * np.sqrt(1 + 1 / FLIPS)
     p = float(stdtr(FLIPS - 1, (mean - share) / spread)) if spread > 0 else 1.0
     return Structure(float(share / mean) if mean > 0 else 1.0, p, features[np.argsort(-np.abs(direction))])
 
 
-def _rows_of(m: int, rank: int) -> int:
-    """Return the number of rows of m features that are looked at, about."""
-    return max(min(ENTRIES // min(m, FEATURES), SQUARES // rank**2), 1)
+def _rows_of(features: int, rank: int) -> int:
+    """Return the number of rows that are looked at of so many features, about."""
+    return max(min(ENTRIES // features, SQUARES // rank**2), 1)
 
 
 def _variances(residuals: Array, means: Array) -> Array:

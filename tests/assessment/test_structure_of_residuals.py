@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 import bayesnmf
 from bayesnmf.data.mask import Mask
 from bayesnmf.results.cautions import cautions_of_model
-from bayesnmf.results.residuals import LEVEL, RIDGE, TakenUp, structure, structure_of
+from bayesnmf.results.residuals import LEVEL, RIDGE, TakenUp, structure, structures, structures_of
 
 SHAPE, RANK = (80, 40), 3
 
@@ -43,6 +43,17 @@ def test_p_values_of_true_means_are_uniform(spread, law):
     found = [structure(*drawn(seed, spread, law)).p_value for seed in range(40)]
     assert np.sum(np.array(found) < 0.05) <= 6
     assert 0.25 < np.mean(np.array(found) < 0.5) < 0.75
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.4])
+def test_p_values_of_each_of_several_matrices_are_uniform(spread):
+    """Of 40 sets with half the features in each of two: bounds as above."""
+    names = np.repeat(["one", "two"], SHAPE[1] // 2)
+    sets = [structures(*drawn(seed, spread), names) for seed in range(40)]
+    for name in ("one", "two"):
+        found = np.array([each[name].p_value for each in sets])
+        assert np.sum(found < 0.05) <= 6
+        assert 0.25 < np.mean(found < 0.5) < 0.75
 
 
 def test_a_component_that_is_missing_is_found_and_named():
@@ -100,9 +111,9 @@ def test_a_printed_fit_tells_it_with_features_and_the_next_rank():
     assert "try rank=3 or more" in told[0]
     assert "residuals share a" in str(lacking)
     whole = bayesnmf.fit(table, rank=3, seed=0)
-    assert structure_of(whole).p_value > LEVEL
+    assert structures_of(whole)[""].p_value > LEVEL
     assert "residuals share" not in str(whole)
-    assert structure_of(whole.project(table)) is None  # of loadings alone
+    assert structures_of(whole.project(table)) == {}  # of loadings alone
 
 
 def test_checks_say_that_it_is_more_than_that_of_refitted_replicates():
@@ -123,5 +134,5 @@ def test_checks_say_that_a_whole_fit_has_none():
 
 def test_few_rows_or_features_have_no_structure():
     fit = bayesnmf.fit(np.random.default_rng(0).poisson(5.0, (30, 6)), rank=3, seed=0)
-    assert structure_of(fit) is None
+    assert structures_of(fit) == {}
     assert "structure" not in bayesnmf.predictive_checks(fit, 5, refits=10).table.index
