@@ -11,9 +11,9 @@ difference, and the normalised mutual information of cell types and largest comp
 
 apart: 150 × 96 counts of six signatures of COSMIC beside a matrix of rank 4 that has nothing to do with them. tumours:
 pcawg_breast_sbs96 beside indels of six processes, simulated from COSMIC's signatures of indels, of which two follow
-what least squares give to SBS3. Fits have noise="nb2" of each there. For each rank of both: the cosines of what each
-matrix has alone to what it has in the fit of both, how many are at least 0.95 and the least; what the fit says of its
-own rank; and the rank that `select` chooses.
+what least squares give to SBS3. Fits have noise="nb2" of each there. What residuals share, of each alone. For each
+rank of both: the cosines of what each matrix has alone to what it has in the fit of both, how many are at least 0.95
+and the least; what the fit says of its own rank; and the rank that `select` chooses.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ import bayesnmf
 from bayesnmf import VI, Gibbs
 from bayesnmf.datasets import real
 from bayesnmf.results.cautions import caution_of_matrices
+from bayesnmf.results.residuals import structures_of
 from benchmarks.assign import DATA, catalogue
 
 N, RANK, SIZES, RICH = 200, 6, {"rich": 96, "poor": 83}, 500
@@ -156,6 +157,10 @@ def beside(matrices: dict[str, Any], alone: dict[str, int], ranks: Iterable[int]
     """Print what fits of two matrices keep of what each has alone, and which rank `select` chooses."""
     given: Any = {"noise": noise, "seed": 0}
     own = {name: bayesnmf.fit(matrices[name], rank=rank, **given) for name, rank in alone.items()}
+    left = {name: structures_of(one)[""] for name, one in own.items()}
+    print(
+        "alone |", ", ".join(f"{name}: structure {each.ratio:.2f}, p {each.p_value:.1g}" for name, each in left.items())
+    )
     for rank in ranks:
         fit = bayesnmf.fit(matrices, rank=rank, **given)
         told = []

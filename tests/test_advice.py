@@ -167,12 +167,13 @@ def test_cautions_about_intervals_and_spread_advise_what_works():
 PRODUCERS = re.compile(r"^_?(cautions?(_of_\w+|_of)?|faults_of_draws|excess_of_noise|with_label)$")
 TRIED = {  # by file: what is tried above, or where the tests of its folder ask for its text
     "results/cautions.py": {
-        "cautions_of", "cautions_of_model", "caution_of_noise", "caution_of_rounding", "caution_of_idle",
-        "caution_of_matrices",
+        "cautions_of", "cautions_of_model", "caution_of_noise", "caution_of_structure", "caution_of_rounding",
+        "caution_of_idle", "caution_of_matrices",
         "_cautions_of_components", "faults_of_draws", "excess_of_noise", "with_label",
     },
     "results/intervals.py": {"cautions_of_intervals"},
     "results/describing.py": {"_cautions"},
+    "results/moved.py": {"caution_of_moved"},
     "results/effects.py": {"cautions_of_spread", "_cautions_of_shares"},
     "studies/selection/selecting.py": {"cautions"},
     "studies/selection/by_stability.py": {"cautions"},

@@ -19,6 +19,7 @@ from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.checks import check_distribution, check_fit
 from bayesnmf.results.draws import LIMIT
 from bayesnmf.results.replication import draws_to_replicate, number_to_replicate, replication_rng
+from bayesnmf.results.residuals import told_structure
 from bayesnmf.text import number, p_value
 from bayesnmf.types import Array
 
@@ -32,6 +33,7 @@ SCALARS = {
     "largest count": "largest count in any entry",
     "dispersion": "variance of the entries divided by their mean; 0 without counts",
     "misfit": "Freeman–Tukey, Σ (√count − √mean)², at the fitted means",
+    "structure": "largest share of the squared residuals in one pattern of rows times features, over that by chance",
 }
 DRAWS, REFITS = 200, 24
 LEVEL = 0.05  # rate at which a right model is called misfitted
@@ -190,7 +192,8 @@ def predictive_checks(
     means that were fitted to them: by map for fits by map, else by vi, with the noise of the fit and its dispersion.
     They ask whether the model could have made the counts. All together have a p-value below 0.05 in about 5 % of data
     sets that follow the model (docs/reliability.md). The misfit, which compares single entries with their means, shows
-    best that the rank is too small or that counts vary more than the noise says.
+    best that the rank is too small or that counts vary more than the noise says. The structure tells one from the
+    other: it asks whether residuals vary together, whatever their size, as they do where a component is missing.
 
     The time of a replicate grows with the number of its counts, or of its entries if these are fewer; a refit takes up
     to 12 iterations of a fit. Missing entries are missing in replicates, too, and are in no statistic.
@@ -268,7 +271,8 @@ def _compare(gathered: Gathered, refits: RefitStatistics, interval: float) -> Pr
     """Return the counts beside the replicates that were made."""
     fit, draws = gathered.fit, len(gathered.rows)
     given = MODELS[fit.model].given_totals
-    table, values = refits.table(interval, [name for name in SCALARS if not (given and name == "total")])
+    measured = refits.names or set(SCALARS)
+    table, values = refits.table(interval, [n for n in SCALARS if n in measured and not (given and n == "total")])
     sides = []
     for side, totals in (("row", gathered.rows), ("feature", gathered.features)):
         names, observed = getattr(fit, f"{side}_names"), getattr(fit.counts, f"{side}_totals")
@@ -284,6 +288,7 @@ def _compare(gathered: Gathered, refits: RefitStatistics, interval: float) -> Pr
 
 def _notes(fit: Fit, refits: RefitStatistics) -> list[str]:
     notes = [REFITTED.format(refits=refits.number, level=LEVEL) if refits.number >= LEAST else FEW]
+    notes += [told] if (told := told_structure(fit)) else []
     if 0 < len(refits.rows) < fit.counts.shape[0]:
         notes.append(SAMPLED.format(rows=len(refits.rows), all=fit.counts.shape[0]))
     if fit.estimate.kind == "point":

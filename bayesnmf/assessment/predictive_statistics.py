@@ -41,6 +41,7 @@ from bayesnmf.priors.values import separate_scale
 from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.record import FitRecord, effective_loadings, factors_of_means
 from bayesnmf.results.replication import Replicating, draws_to_replicate, number_to_replicate
+from bayesnmf.results.residuals import structure
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Measured(NamedTuple):
     ----------
     values, expected : dict of float
         The statistics that `bayesnmf.assessment.predictive_checks.SCALARS` names, and what the fitted means lead to
-        expect; 0 for the misfit, which compares both.
+        expect; 0 for the misfit and the structure, which compare both. Few rows or features have no structure.
     misfits : Misfits
     """
 
@@ -88,6 +89,8 @@ def measure(
     if mask is not None:
         found, missing = _of_observed(found, mask, loadings, components)
         total -= missing
+    shared = structure(matrix, loadings, components, mask)
+    own = ({}, {}) if shared is None else ({"structure": shared.ratio}, {"structure": 0.0})
     return Measured(
         {
             "total": float(data.sum()),
@@ -95,6 +98,7 @@ def measure(
             "largest count": largest,
             "dispersion": _dispersion(float(data.sum()), float(data @ data), entries),
             "misfit": float(found.rows.sum()),
+            **own[0],
         },
         {
             "total": total,
@@ -102,6 +106,7 @@ def measure(
             "largest count": expected_largest,
             "dispersion": _dispersion(total, squares, entries),
             "misfit": 0.0,
+            **own[1],
         },
         found,
     )
@@ -338,6 +343,11 @@ class RefitStatistics:
         self.fit = fit
         self.rows = np.empty(0, np.int64)
         self.measured: list[Measured] = []  # of the counts, then of the replicates
+
+    @property
+    def names(self) -> set[str]:
+        """The statistics that these counts have; none before they are measured."""
+        return set(self.measured[0].values) if self.measured else set()
 
     @property
     def number(self) -> int:

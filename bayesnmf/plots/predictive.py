@@ -26,10 +26,11 @@ UNITS = {
     "largest count": "counts",
     "dispersion": "variance ÷ mean of all entries",
     "misfit": "Freeman–Tukey distance",
+    "structure": "times as large as by chance",
 }
 
 
-@style.figure("array of Axes", "Axes to draw on, one for each panel: 8, or 6 under dirichlet_poisson.")
+@style.figure("array of Axes", "Axes to draw on, one for each panel: statistics, and 3, or 2 under dirichlet_poisson.")
 def predictive_checks(checks: PredictiveChecks | Fit, **panels: Unpack[style.Panels]) -> Array:
     """Draw predictive checks: statistics, row and feature totals, and how often each count occurs.
 

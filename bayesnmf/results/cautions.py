@@ -1,4 +1,4 @@
-"""Cautions about a fit: no convergence, chains that have not mixed, idle components, dispersion, rounding."""
+"""Cautions about a fit: no convergence, unmixed chains, idle components, structure, dispersion, rounding."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from bayesnmf.results.dispersion import in_words, told_dispersion
 from bayesnmf.results.mixing import DIFFERENT, ESS_LIMIT, R_HAT_LIMIT, judged_parts, mixing
 from bayesnmf.results.record import FitRecord, kept_with_fit
 from bayesnmf.results.relabelling import AMBIGUOUS_LIMIT
-from bayesnmf.results.structure import LEFT, relatedness, structure_left
+from bayesnmf.results.relatedness import relatedness
+from bayesnmf.results.residuals import told_structure
 from bayesnmf.types import Array
 
 # What float32 rounds the objective by, in shares of all counts (1e-7 to 2e-6 for totals of 1e3 to 1e19), and the share
@@ -189,8 +190,19 @@ def cautions_of_model(fit: FitRecord) -> list[str]:
 def _told_of_model(fit: FitRecord) -> tuple[str, ...]:
     if fit.status.reason in BROKEN:
         return ()
-    more = caution_of_matrices(fit), caution_of_noise(fit)
+    more = caution_of_matrices(fit), caution_of_structure(fit), caution_of_noise(fit)
     return (*_cautions_of_components(fit), *filter(None, more))
+
+
+def caution_of_structure(fit: FitRecord) -> str:
+    """Return a caution about residuals that vary together, with a cure; "" if they do not.
+
+    Of several matrices, `caution_of_matrices` says so of each.
+    """
+    if isinstance(fit.counts, SeveralCounts) or not (told := told_structure(fit)):
+        return ""
+    missing = f"{told}: the fit lacks a component, or has not found one"
+    return missing if fit.is_of_matrix else f"{missing}; try rank={fit.rank + 1} or more"
 
 
 def excess_of_noise(fit: FitRecord) -> str:
@@ -206,16 +218,6 @@ def excess_of_noise(fit: FitRecord) -> str:
     return f"{in_words(ratio, error)} would" if ratio > DISPERSED and ratio > 1 + FAR * error else ""
 
 
-def matrices_that_lack(fit: FitRecord) -> dict[str, float]:
-    """Return the matrices in which residuals have a direction, so that components are missing, and how much they have.
-
-    New rows have the components that are given, and means that are at no rest leave structure, too.
-    """
-    if not (isinstance(fit.counts, SeveralCounts) and fit.counts.total and fit.status.converged) or fit.is_projected:
-        return {}
-    return {name: ratio for name, ratio in structure_left(fit).items() if ratio > LEFT}
-
-
 def caution_of_matrices(fit: FitRecord) -> str:
     """Return a caution about several matrices, whose rank is too small or that share little; "" if neither is so."""
     if fit.is_projected or not isinstance(fit.counts, SeveralCounts):
@@ -224,16 +226,12 @@ def caution_of_matrices(fit: FitRecord) -> str:
         f"rows that are alike in {one!r} are hardly so in {two!r} (modified RV {value:.2f} of 1)"
         for (one, two), value in relatedness(fit.counts).items() if value < APART
     )  # fmt: skip
-    if not (lacking := matrices_that_lack(fit)):
+    if not (lacking := told_structure(fit)):
         little = "they share little, as fit.matrices() shows, and a fit of each alone says nearly as much"
         return f"{told}: {little}" if told else ""
-    where = " and ".join(f"{name!r} ({ratio:.1f} times as much as those of noise)" for name, ratio in lacking.items())
     why = f"; {told}, so that the rank must come near the sum of those that each needs alone" if told else ""
     larger = f"bayesnmf.select(counts, {fit.model!r}, range({fit.rank + 1}, {2 * fit.rank + 1}))"
-    return (
-        f"components are missing: residuals go together in {where}{why}; try rank={fit.rank + 1} or more, and compare "
-        f"ranks by {larger}"
-    )
+    return f"components are missing: {lacking}{why}; try rank={fit.rank + 1} or more, and compare ranks by {larger}"
 
 
 def caution_of_noise(fit: FitRecord) -> str:
@@ -241,7 +239,7 @@ def caution_of_noise(fit: FitRecord) -> str:
 
     Of several matrices that lack components, `caution_of_matrices` says so, and noise is not the cure.
     """
-    if not (excess := excess_of_noise(fit)) or matrices_that_lack(fit):
+    if not (excess := excess_of_noise(fit)) or (isinstance(fit.counts, SeveralCounts) and told_structure(fit)):
         return ""
     told = f"{excess}: components are missing, or intervals are too narrow"
     if fit.is_of_matrix:

@@ -20,6 +20,7 @@ from bayesnmf.assessment.replicates import replicate_of
 from bayesnmf.assessment.scoring import MIXED, background, pit_coverage, score
 from bayesnmf.data.mask import Mask, as_pattern
 from bayesnmf.noise.poisson import POISSON
+from bayesnmf.results.residuals import structure
 from bayesnmf.studies.comparison import measures
 from bayesnmf.studies.comparison.comparing import Settings
 from bayesnmf.studies.stability.stacking import probabilities_of
@@ -118,14 +119,14 @@ def test_statistics_are_those_of_observed_entries(noise):
     squares = law.var() + means**2
     wanted = {
         "total": means.sum(), "share of zeros": law.pmf(0).mean(),
-        "largest count": means[x.argmax()], "misfit": 0,
+        "largest count": means[x.argmax()], "misfit": 0, "structure": 0,
         "dispersion": (squares.mean() - means.mean() ** 2) / means.mean(),
     }  # fmt: skip
     assert found.expected == pytest.approx(wanted, rel=1e-9)
     misfit = (np.sqrt(x) - np.sqrt(means)) ** 2
     wanted = {
         "total": x.sum(), "share of zeros": (x == 0).mean(), "largest count": x.max(), "misfit": misfit.sum(),
-        "dispersion": x.var() / x.mean(),
+        "dispersion": x.var() / x.mean(), "structure": structure(csr_array(COUNTS), loadings, components, mask).ratio,
     }  # fmt: skip
     assert found.values == pytest.approx(wanted, rel=1e-9)
     entries = np.zeros(COUNTS.shape)

@@ -380,21 +380,21 @@ def test_what_predictive_checks_refuse():
 def test_figures_of_checks_show_p_values_and_shares_outside():
     found = bayesnmf.predictive_checks(chains_of(2), 100)
     axes = plots.predictive_checks(found)
-    assert len(axes) == 8
+    assert len(axes) == 9
     titles = [ax.get_title() for ax in axes]
     assert titles[0].startswith("total\np-value ")
-    assert titles[5].startswith(f"row totals outside 90% intervals:\n{found.outside('rows'):.1%}")
-    for ax, name in zip(axes[:5], found.table.index, strict=True):
+    assert titles[6].startswith(f"row totals outside 90% intervals:\n{found.outside('rows'):.1%}")
+    for ax, name in zip(axes[:6], found.table.index, strict=True):
         assert sum(patch.get_height() for patch in ax.patches) == found.refits
         assert ax.lines[0].get_xdata()[0] == found.table.loc[name, "observed"]
-    points = np.concatenate([part.get_offsets()[:, 1] for part in axes[6].collections[1:]])
+    points = np.concatenate([part.get_offsets()[:, 1] for part in axes[7].collections[1:]])
     expected = found.features["mean"]
     np.testing.assert_allclose(np.sort(points), np.sort((found.features["observed"] - expected) / np.sqrt(expected)))
-    (observed,) = axes[7].lines
+    (observed,) = axes[8].lines
     np.testing.assert_allclose(observed.get_ydata() ** 2, found.histogram["observed"])
-    np.testing.assert_allclose([bar.get_height() ** 2 for bar in axes[7].patches], found.histogram["mean"])
-    assert len(plots.predictive_checks(small("dirichlet_poisson", "vi"))) == 6
-    given = plt.subplots(2, 4)[1]
+    np.testing.assert_allclose([bar.get_height() ** 2 for bar in axes[8].patches], found.histogram["mean"])
+    assert len(plots.predictive_checks(small("dirichlet_poisson", "vi"))) == 7
+    given = plt.subplots(3, 3)[1]
     assert list(plots.predictive_checks(small("gamma_poisson", "gibbs"), axes=given)) == list(given.flat)
     with pytest.raises(TypeError, match=r"checks must be a result of bayesnmf\.predictive_checks"):
         plots.predictive_checks(found.table)

@@ -19,9 +19,8 @@ from bayesnmf.inference.ascent.gradient_ascent import (
     at_logs,
     gradient_ascent,
     gradient_of_logs,
-    learned_dispersions,
     logs_of_state,
-    slope_of_dispersions,
+    slope_of_parameters,
     state_of_logs,
 )
 
@@ -352,14 +351,14 @@ def test_the_gradient_with_noise_is_that_of_finite_differences(model, name, mask
     working = working_counts(data, NOISES[name], given_totals=totals, learned=True, components=priors.components)
     problem = point_or_mean_field(working, plain_vi(priors=priors))
     state = start_state(problem, "random", RANK, np.random.default_rng(3))
-    logs = np.append(logs_of_state(state), np.log(learned_dispersions(problem)))
+    logs = np.append(logs_of_state(state), np.log(problem.counts.parameters))
     logs += 0.2 * np.random.default_rng(4).normal(size=logs.shape)
 
     def bound(at):
         return evaluate_state(*at_logs(problem, state, at), 1).value
 
     here = evaluate_state(*at_logs(problem, state, logs), 1)
-    found = np.append(gradient_of_logs(here), slope_of_dispersions(here, 1))
+    found = np.append(gradient_of_logs(here), slope_of_parameters(here, 1))
     step = 1e-5
     expected = np.array([(bound(logs + step * e) - bound(logs - step * e)) / (2 * step) for e in np.eye(len(logs))])
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
