@@ -184,7 +184,6 @@ TRIED = {  # by file: what is tried above, or where the tests of its folder ask 
     "studies/comparison/measures.py": {"cautions_of_all", "cautions_of_evidence", "cautions_of_missing"},
     "assessment/agreement.py": {"_cautions", "_cautions_of_truth"},
     "assessment/assignment.py": {"_cautions", "_cautions_of_common"},
-    "results/moved.py": {"caution_of_moved"},
 }  # fmt: skip
 
 
