@@ -133,20 +133,19 @@ def structures(
     rng = np.random.default_rng(0)
     first = rng.normal(size=(len(features), BLOCK))
     rest = taken_up.off(residuals)
-    flipped = [
+    flipped = (
         taken_up.off(np.where(rng.integers(0, 2, means.shape, bool), residuals, -residuals)) for _ in range(FLIPS)
-    ]
+    )
+    chance = np.array([[_leading(each[:, part], first[part])[0] for part in parts.values()] for each in flipped])
     return {
-        name: _beside(rest[:, part], [each[:, part] for each in flipped], first[part], features[part])
-        for name, part in parts.items()
+        name: _beside(chance[:, number], *_leading(rest[:, part], first[part]), features[part])
+        for number, (name, part) in enumerate(parts.items())
     }
 
 
-def _beside(rest: Array, flipped: list[Array], first: Array, features: Array) -> Structure:
-    """Return the structure of what is left of residuals, beside that of those with other signs."""
-    share, direction = _leading(rest, first)
-    shares = [_leading(each, first)[0] for each in flipped]
-    mean, spread = np.mean(shares), np.std(shares, ddof=1) * np.sqrt(1 + 1 / FLIPS)
+def _beside(chance: Array, share: float, direction: Array, features: Array) -> Structure:
+    """Return the structure of a share of the squares in one direction, beside the shares by chance."""
+    mean, spread = np.mean(chance), np.std(chance, ddof=1) * np.sqrt(1 + 1 / FLIPS)
     p = float(stdtr(FLIPS - 1, (mean - share) / spread)) if spread > 0 else 1.0
     return Structure(float(share / mean) if mean > 0 else 1.0, p, features[np.argsort(-np.abs(direction))])
 

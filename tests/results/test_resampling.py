@@ -76,5 +76,5 @@ def test_figures_have_a_colour_for_it_and_traces_are_refused(fit):
     ]
     with pytest.raises(ValueError, match=r"plots\.chains needs chains: found draws by 'smc'.*see fit\.status"):
         plots.chains(fit)
-    assert len(plots.predictive_checks(fit)) == 8
+    assert len(plots.predictive_checks(fit)) == 9
     plots.loadings_intervals(fit, fit.row_names[:2])
