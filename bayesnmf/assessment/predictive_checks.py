@@ -40,7 +40,8 @@ LEVEL = 0.05  # rate at which a right model is called misfitted
 REFITTED = (
     "p-values: {refits} replicates were fitted as the counts were, and p-values are tails of a t distribution through "
     "them. One below {level:g} speaks against the model; larger ones, near 1 too, do not. They are small where a "
-    "statistic is large, and for total and zeros also where it is small; adjusted: for all statistics together"
+    "statistic is large, and for total and zeros also where it is small; adjusted: for all statistics together, but "
+    "the structure, whose p-value is that of residuals whose signs were drawn"
 )
 FEW = f"fewer than {LEAST} replicates were fitted, so there are no p-values"
 POINT = "a point estimate: replicated totals lack the uncertainty of the parameters, so their intervals are too narrow"
@@ -59,7 +60,8 @@ class PredictiveChecks(Shown):
     table : DataFrame
         One row for each statistic (`bayesnmf.assessment.predictive_checks.SCALARS` explains them): the observed value;
         mean, low and high of what a right model would show, fitted as the counts were; p_value, the probability that it
-        lies further out, and p_adjusted, that any of the statistics has a p-value as small. NaN without refits.
+        lies further out, and p_adjusted, that any of the statistics has a p-value as small. NaN without refits. The
+        structure is judged by itself, by drawn signs of residuals, and has no p_adjusted.
     rows, features : DataFrame
         By name: observed total, mean, low and high of the replicated totals; p_value of the misfit of each row and
         feature, and misfit_ratio, the misfit of the counts divided by the mean misfit of refitted replicates. Under

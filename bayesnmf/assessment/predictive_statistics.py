@@ -41,7 +41,7 @@ from bayesnmf.priors.values import separate_scale
 from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.record import FitRecord, effective_loadings, factors_of_means
 from bayesnmf.results.replication import Replicating, draws_to_replicate, number_to_replicate
-from bayesnmf.results.residuals import structure
+from bayesnmf.results.residuals import structure, structures_of
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def measure(
         found, missing = _of_observed(found, mask, loadings, components)
         total -= missing
     shared = structure(matrix, loadings, components, mask)
-    own = ({}, {}) if shared is None else ({"structure": shared.ratio}, {"structure": 0.0})
+    own = ({}, {}) if shared is None else ({STRUCTURE: shared.ratio}, {STRUCTURE: 0.0})
     return Measured(
         {
             "total": float(data.sum()),
@@ -324,6 +324,7 @@ def _options(fit: FitRecord) -> MAP | VI:
 
 
 BOTH = ("total", "share of zeros")  # small values speak against the model, too
+STRUCTURE = "structure"  # the statistic that is judged by itself
 LEAST = 10  # refits, below which there are no p-values
 # Smallest standard deviation of a statistic around what the fitted means lead to expect, in standard deviations of the
 # statistic itself: a fit may reproduce the total up to the pull of its priors, which is no misfit.
@@ -377,9 +378,12 @@ class RefitStatistics:
         least = LEAST_SPREAD * values[1:].std(axis=0)
         shown = np.maximum(expected[0] + _spread_out(off[1:], least), 0.0)
         table = self._with_p_values(values[0], shown, interval, names)
-        both = np.isin(names, BOTH)
-        found = tails_of_all(off[0], off[1:], least, both)
-        table["p_value"], table["p_adjusted"] = found
+        together = np.array([name != STRUCTURE for name in names])
+        both = np.isin(names, BOTH)[together]
+        found = tails_of_all(off[0, together], off[1:, together], least[together], both)
+        table.loc[together, "p_value"], table.loc[together, "p_adjusted"] = found
+        if own := structures_of(self.fit):  # signs were drawn for it, and refits say no more
+            table.loc[~together, "p_value"] = min(1.0, len(own) * min(each.p_value for each in own.values()))
         return table, dict(zip(names, shown.T, strict=True))
 
     @staticmethod
