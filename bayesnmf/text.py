@@ -179,7 +179,9 @@ def plus_minus(value: float, se: float, digits: int = 4) -> str:
 
 
 def p_value(value: float) -> str:
-    """Return a p-value as text: three digits, and "< 0.001" in place of zeros."""
+    """Return a p-value as text: three digits, "< 0.001" in place of zeros, and "–" for none."""
+    if value != value:
+        return "–"
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
