@@ -63,9 +63,9 @@ class Structure:
 def structures_of(fit: FitRecord) -> dict[str, Structure]:
     """Return what the residuals of each matrix of a fit share, by name, "" for one; of about 2¹⁹ entries at most.
 
-    It is empty without counts, of means that have not converged, and of new rows.
+    It is empty without counts and of new rows.
     """
-    if fit.status.reason in BROKEN or not fit.status.converged or fit.is_projected or not fit.counts.total:
+    if fit.is_projected or not fit.counts.total:
         return {}
     n, m = fit.counts.shape
     rows = slice(None, None, max(n // _rows_of(min(m, FEATURES), fit.rank), 1))
@@ -80,8 +80,11 @@ def structures_of(fit: FitRecord) -> dict[str, Structure]:
 def told_structure(fit: FitRecord) -> str:
     """Return which features vary together around the means of a fit, as a clause; "" if that may be chance.
 
-    Of several matrices, it is told of those that have a p-value below the level over their number.
+    Of several matrices, it is told of those that have a p-value below the level over their number; not of means that
+    have not converged.
     """
+    if fit.status.reason in BROKEN or not fit.status.converged:
+        return ""
     found = structures_of(fit)
     return ", and ".join(
         f"residuals{f' of {name!r}' if name else ''} share a pattern, {each.ratio:.2f} times as large as by chance "

@@ -340,11 +340,11 @@ def rounds_of_geweke(number, alter=lambda problem: problem, seed=3):
         noise = NegativeBinomial("quadratic", alpha)
         problem = draws_problem(working_counts(counts, noise, given_totals=False, learned=True), priors, rng)
         state, dispersion = given_state(problem, loadings, components), DrawnBeside(problem, rng, 1)
-        dispersion.length = np.array([2.0])
+        dispersion.steps.length = np.array([2.0])
         dispersion.draw(state)
         state, _ = sweep(alter(dispersion.problem), state, rng, 1)
         loadings, components = state.loadings.matrix, state.components.matrix
-        alpha = float(dispersion.dispersions[0])
+        alpha = float(dispersion.problem.counts.dispersions[0])
         found.append((np.log(alpha), loadings.mean(), np.log(components).mean()))
     return np.array(found)
 

@@ -183,7 +183,7 @@ def test_every_method_fits_saves_and_transforms(method, tmp_path):
     assert again.priors.loadings.settings == {"over": "row", "side": "loadings"}
     assert again.priors.loadings.parameters == fit.priors.loadings.parameters
     np.testing.assert_array_equal(again.transform(plain_counts()), fit.transform(plain_counts()))
-    assert len(bayesnmf.predictive_checks(fit, draws=20).table) == 5
+    assert len(bayesnmf.predictive_checks(fit, draws=20).table) == 6
 
 
 def test_draws_of_gibbs_use_the_rates_of_their_own_sweep():
