@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.sparse import csr_array
+from anndata import AnnData
+from scipy.sparse import csr_array, csr_matrix
 
 import bayesnmf
 from bayesnmf.data.mask import Mask
@@ -132,6 +133,17 @@ def test_checks_say_that_a_whole_fit_has_none():
     counts, *_ = drawn(2, 0.0)
     right = bayesnmf.predictive_checks(bayesnmf.fit(counts, rank=3, seed=0), 5, refits=10)
     assert right.table.loc["structure", "p_value"] > LEVEL
+
+
+@pytest.mark.filterwarnings("ignore:The 'future.infer_string' option:Warning")  # of anndata
+def test_counts_on_disk_have_that_of_the_same_counts_in_memory(tmp_path):
+    counts = drawn(2, 0.0)[0]
+    path = tmp_path / "counts.h5ad"
+    AnnData(csr_matrix(counts, dtype=np.float32)).write_h5ad(path)
+    on_disk = bayesnmf.fit(bayesnmf.Blocks(path, scratch=tmp_path), rank=2, seed=0)
+    one, two = (structures_of(fit)[""] for fit in (bayesnmf.fit(counts, rank=2, seed=0), on_disk))
+    assert two.ratio == pytest.approx(one.ratio, rel=0.01)
+    assert "residuals share a" in str(on_disk)
 
 
 def test_few_rows_or_features_have_no_structure():
