@@ -43,7 +43,7 @@ def _in_batches(job: Job, counts: Counts, first: FitRecord | None = None) -> Cou
     return BatchedCounts.in_batches(counts, begun, learned=shape is None)
 
 
-def _poisson_fit(job: Job, run: Callable[[Job], FitRecord] = fit_closed_form) -> FitRecord:
+def _poisson_fit(job: Job, run: Callable[[Job], FitRecord]) -> FitRecord:
     """Return a fit with Poisson noise of the same counts, in batches if they are."""
     found = run(replace(job, noise=POISSON, counts=_in_batches(job, job.counts)))
     return replace(found, counts=job.counts)
@@ -90,7 +90,7 @@ def _first_fit(job: Job) -> FitRecord | None:
     """Return the fit that an unknown dispersion begins with, if one is needed, or under nuts and svi has: by vi."""
     options = job.options
     if isinstance(options, MAP | VI):
-        return _MADE.get() or _poisson_fit(job)
+        return _MADE.get() or _poisson_fit(job, fit_closed_form)
     if job.noise.from_first_fit:
         return _poisson_fit(job, closed_form_fit)
     if METHODS[job.method].resampled:  # which draws it from its prior
@@ -104,7 +104,7 @@ def _from_nonzeros(job: Job) -> FitRecord | None:
     """Return a Poisson fit of the counts above 0, if zeros may say nothing of their means; None if they do."""
     if not (job.noise.hides_means and isinstance(job.options, MAP | VI) and job.counts.mask is None):
         return None
-    return _poisson_fit(replace(job, counts=with_missing(job.counts, None, None, "zeros")))
+    return _poisson_fit(replace(job, counts=with_missing(job.counts, None, None, "zeros")), fit_closed_form)
 
 
 def _started(job: Job, first: FitRecord) -> Any:

@@ -69,7 +69,7 @@ def structures_of(fit: FitRecord) -> dict[str, Structure]:
         return {}
     n, m = fit.counts.shape
     rows = slice(None, None, max(n // _rows_of(min(m, FEATURES), fit.rank), 1))
-    counts = fit.counts if rows.step == 1 and fit.counts.in_memory else fit.counts.rows(rows)
+    counts = fit.counts if rows.step == 1 and fit.counts.rows_held else fit.counts.rows(rows)
     loadings, components = fit.mean_factors
     matrix, components = without_weights(counts, components)
     factors = fit.noise.of_rows(rows).factors_of_expected(loadings[rows], components)

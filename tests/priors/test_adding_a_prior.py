@@ -169,7 +169,7 @@ def test_fits_are_saved_transform_and_are_drawn(method, tmp_path):
     np.testing.assert_array_equal(again.transform(COUNTS), fitted.transform(COUNTS))
     plots.components({method: fitted})
     plots.loadings_intervals({method: fitted}, list(COUNTS.index[:2]))
-    assert len(bayesnmf.predictive_checks(fitted, draws=20).table) == 5
+    assert len(bayesnmf.predictive_checks(fitted, draws=20).table) == 6
     plt.close("all")
 
 
