@@ -146,10 +146,15 @@ def fit(
     ((4, 2), (2, 3))
     """
     program = model if callable(model) else None
-    if program is not None:
-        check_not_stated(locals(), options)
-        model = "gamma_poisson"  # until its counts are read
-    model, rank = model_and_rank(model, rank)
+    if program is None:
+        named, rank = model_and_rank(model, rank)
+    else:  # which states these itself
+        named = ""
+        check_not_stated(
+            options, noise, rank=rank, fixed_components=fixed_components, drift=drift, seeds=seeds, formula=formula,
+            covariates=covariates, observed=observed, missing=missing, weights=weights, batch=batch,
+            row_exposure=row_exposure, feature_exposure=feature_exposure,
+        )  # fmt: skip
     method, asked = check_choice(method, "method", METHODS), _asked(noise)
     (rank, given), options = _given(rank, fixed_components, seeds, drift), options_of(method, options)
     kept, seed = _kept_and_seed(checkpoint, seed)
@@ -159,7 +164,7 @@ def fit(
         sites = None
         if program is not None:
             stated = recognise(program, data)
-            model, rank, own, sites = stated.model, stated.rank, stated.noise, stated.names
+            named, rank, own, sites = stated.model, stated.rank, stated.noise, stated.names
             options = replace(options, priors=stated.priors)
             row_exposure, feature_exposure = stated.row_exposure, stated.feature_exposure
             entries = (None, stated.observed, None)
@@ -173,10 +178,10 @@ def fit(
             data = with_batch(data, batch, counts)
         if formula is not None or covariates is not None:
             given = given._replace(covariates=read_given(formula, covariates, counts, data))
-        options = completed_options(options, model, method, data, rank, given, own)
+        options = completed_options(options, named, method, data, rank, given, own)
         if getattr(options, "intervals", None) in NEEDED:
             check_intervals(options, data, rank)
-        job = Job(data, model, rank, method, seed, with_own_start(options, data), report, own)
+        job = Job(data, named, rank, method, seed, with_own_start(options, data), report, own)
         record = _run(job, kept, given.names)
     return warn_of(Fit.of(record if sites is None else replace(record, sites=sites)), stacklevel=4)
 

@@ -14,7 +14,7 @@ The log joint is then that of the named model, up to what depends on the counts 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import permutations, product
 from typing import Any, NamedTuple
@@ -35,8 +35,6 @@ from bayesnmf.types import Array
 
 LARGEST_MEANS = 2**30  # bytes of the means of all entries, of which a program has several
 POINTS = 4  # random values of the factors
-STATED = ("rank", "fixed_components", "seeds", "formula", "covariates", "observed", "missing", "weights", "batch",
-          "row_exposure", "feature_exposure")  # fmt: skip
 CLOSE = 1e-9  # relative difference of numbers that count as equal
 
 
@@ -56,10 +54,10 @@ class Recognised(NamedTuple):
     names: dict[str, str]
 
 
-def check_not_stated(arguments: Mapping[str, Any], options: Options | None) -> None:
-    """Refuse arguments of `bayesnmf.fit` that say what a program says itself."""
-    given = [name for name in STATED if arguments[name] is not None]
-    given += ["noise"] * (arguments["noise"] != "poisson")
+def check_not_stated(options: Options | None, noise: Any, **arguments: Any) -> None:
+    """Refuse arguments of `bayesnmf.fit`, by name, that say what a program says itself."""
+    given = [name for name, value in arguments.items() if value is not None]
+    given += ["noise"] * (noise != "poisson")
     if options is not None and any(each is not None for each in vars(options.priors).values()):
         given.append("options.priors")
     if given:

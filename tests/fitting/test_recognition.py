@@ -253,6 +253,7 @@ def test_names_of_sites_are_saved(tmp_path):
 @pytest.mark.parametrize(
     ("given", "word"),
     [({"rank": 3}, "rank"), ({"noise": "nb1"}, "noise"), ({"observed": X > 0}, "observed"),
+     ({"drift": 1000.0}, "drift"),
      ({"options": bayesnmf.VI(priors=bayesnmf.Priors(bayesnmf.Gamma(1, 1)))}, "options.priors")],
 )  # fmt: skip
 def test_what_a_program_states_is_not_stated_twice(given, word):
