@@ -56,9 +56,9 @@ def ratings(tables: Path, name: str) -> csr_array:
     return csr_array(coo_array((stars if np.all(stars % 1 == 0) else 2 * stars, (users, films))))
 
 
-def simulated() -> csr_array:
+def simulated(seed: int = 0) -> csr_array:
     """Return plays of users that choose by popularity and taste, (1,000, 2,000)."""
-    rng, users, items, tastes = np.random.default_rng(0), 1000, 2000, 8
+    rng, users, items, tastes = np.random.default_rng(seed), 1000, 2000, 8
     popularity = -np.log(np.arange(1, items + 1))
     affinity = 1.2 * rng.normal(size=(users, tastes)) @ rng.normal(size=(tastes, items)) / np.sqrt(tastes)
     order = np.argsort(-(popularity + affinity + rng.gumbel(size=affinity.shape)), axis=1)  # without replacement

@@ -130,8 +130,8 @@ class RowSums(NamedTuple):
         return cls(side.sums(1), side.exposed_sums(1, counts.row_weights), side.penalty, side.shift(counts))
 
     def __add__(self, other: RowSums) -> RowSums:  # type: ignore[override]
-        one: tuple[Any, ...] = self
-        return RowSums(*(mine + its for mine, its in zip(one, other, strict=True)))
+        sums, exposed = self.sums + other.sums, self.exposed_sums + other.exposed_sums
+        return RowSums(sums, exposed, self.penalty + other.penalty, self.shift + other.shift)
 
 
 class RowsRead(Side):

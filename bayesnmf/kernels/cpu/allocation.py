@@ -374,12 +374,27 @@ def _fill_component_totals(partial: Array, V: Array, start: int, stop: int, Bt: 
             Bt[j, k] = total * V[j, k]
 
 
-def _add_underflowed(given: tuple[Any, ...], rank: int, A: Array, Bt: Array) -> float:
-    """Add the entries whose mean underflowed to the totals of all rows; return their ℓ."""
-    bounds = row_blocks(given[0], piece_count(LOST * len(given[1]) * rank))
-    least = A.dtype.type(least_mean.py_func(A.dtype))
-    found = in_blocks(bounds, lambda _, *rows: share_out_underflowed(*given, *rows, rank, least, A, Bt), 1)
-    return float(np.sum(found))
+class _Shared(NamedTuple):
+    """What a pass shares out: counts in CSR form, factors padded to whole vectors, and spreads where counts cluster."""
+
+    indptr: Array
+    indices: Array
+    values: Array
+    U: Array
+    V: Array
+    spread: Spread | None
+
+    @classmethod
+    def of(cls, matrix: csr_array, U: Array, V: Array, spread: Spread | None) -> _Shared:
+        """Return the counts with factors (n, K) and (m, K)."""
+        return cls(matrix.indptr, matrix.indices, matrix.data, whole_vectors(U), whole_vectors(V), spread)
+
+    def add_underflowed(self, rank: int, A: Array, Bt: Array) -> float:
+        """Add the entries whose mean underflowed to the totals of all rows; return their ℓ."""
+        bounds = row_blocks(self.indptr, piece_count(LOST * len(self.indices) * rank))
+        least = A.dtype.type(least_mean.py_func(A.dtype))
+        found = in_blocks(bounds, lambda _, *rows: share_out_underflowed(*self, *rows, rank, least, A, Bt), 1)
+        return float(np.sum(found))
 
 
 MOST_SHARDS, COLUMN_ENTRIES = 8, 32  # shards, and nonzeros a column for each of them
@@ -482,12 +497,12 @@ def _gather(
     A = padded(U.shape, U.dtype)
     whole, nothing = whole_vectors(A), np.empty((0, 0), dtype=V.dtype)
     share_out = _GATHER if take_log else _GATHER_ONLY
-    given = matrix.indptr, matrix.indices, matrix.data, whole_vectors(U), whole_vectors(V), spread
-    parts = in_blocks(bounds, lambda _, *rows: share_out(*given, *rows, whole, nothing), threads)
+    shared = _Shared.of(matrix, U, V, spread)
+    parts = in_blocks(bounds, lambda _, *rows: share_out(*shared, *rows, whole, nothing), threads)
     loglik, underflows = zip(*parts, strict=True)
     total = float(np.sum(loglik))
     if any(underflows):
-        total += _add_underflowed(given, U.shape[1], whole, np.zeros_like(given[4]))
+        total += shared.add_underflowed(U.shape[1], whole, np.zeros_like(shared.V))
     return A, total
 
 
@@ -497,24 +512,23 @@ def _scatter(matrix: csr_array, U: Array, V: Array, spread: Spread | None, threa
     threads = threads_or_default(threads, work)
     bounds = row_blocks(matrix.indptr, shard_count(matrix, U.shape[1]))
     A, Bt = (padded(each.shape, each.dtype) for each in (U, V))
-    factors, totals = (whole_vectors(U), whole_vectors(V)), (whole_vectors(A), whole_vectors(Bt))
-    m, width = factors[1].shape
+    shared, totals = _Shared.of(matrix, U, V, spread), (whole_vectors(A), whole_vectors(Bt))
+    m, width = shared.V.shape
     partial = aligned((len(bounds) - 1) * m, width, V.dtype).reshape(-1, m, width)
-    given = matrix.indptr, matrix.indices, matrix.data, *factors, spread
 
     def share_out(block: int, first: int, last: int) -> tuple[float, int]:
         if first == bounds[block]:
             partial[block] = 0
-        found: tuple[float, int] = _SCATTER(*given, first, last, totals[0], partial[block])
+        found: tuple[float, int] = _SCATTER(*shared, first, last, totals[0], partial[block])
         return found
 
     parts = in_blocks(bounds, share_out, threads, row_blocks(matrix.indptr, piece_count(work)))
     loglik, underflows = zip(*parts, strict=True)
     of_columns = even_bounds(m, threads if partial.size > LEAST_SUMS else 1)
-    in_blocks(of_columns, lambda _, *columns: _fill_component_totals(partial, factors[1], *columns, totals[1]))
+    in_blocks(of_columns, lambda _, *columns: _fill_component_totals(partial, shared.V, *columns, totals[1]))
     total = float(np.sum(loglik))
     if any(underflows):
-        total += _add_underflowed(given, U.shape[1], *totals)
+        total += shared.add_underflowed(U.shape[1], *totals)
     return Totals(A, Bt.T, total)
 
 
@@ -539,13 +553,12 @@ class ComponentTotals:
         Counts may be unsigned integers. Spreads are those of `expected_allocations`.
         """
         A, U = padded(loadings.shape, loadings.dtype), whole_vectors(loadings)
-        whole = whole_vectors(A)
-        given = matrix.indptr, matrix.indices, matrix.data, U, self.V, spread
-        loglik, underflows = _SCATTER(*given, 0, len(U), whole, self.received)
+        shared, whole = _Shared(matrix.indptr, matrix.indices, matrix.data, U, self.V, spread), whole_vectors(A)
+        loglik, underflows = _SCATTER(*shared, 0, len(U), whole, self.received)
         if underflows:
             if self.underflowed is None:
                 self.underflowed = np.zeros_like(self.V)
-            loglik += _add_underflowed(given, self.rank, whole, self.underflowed)
+            loglik += shared.add_underflowed(self.rank, whole, self.underflowed)
         return A, float(loglik)
 
     def totals(self) -> Array:

@@ -256,10 +256,15 @@ class CountStatistics(NamedTuple):
     nonzeros: float
 
     def __add__(self, other: CountStatistics) -> CountStatistics:  # type: ignore[override]
-        ours: tuple[Any, ...] = self
-        sums = [mine + its for mine, its in zip(ours[1:], other[1:], strict=True)]
-        rows, largest = np.concatenate([self.row_totals, other.row_totals]), max(self.largest, other.largest)
-        return CountStatistics(rows, *sums)._replace(largest=largest)
+        return CountStatistics(
+            np.concatenate([self.row_totals, other.row_totals]),
+            self.feature_totals + other.feature_totals,
+            self.misfits + other.misfits,
+            self.histogram + other.histogram,
+            max(self.largest, other.largest),
+            self.squares + other.squares,
+            self.nonzeros + other.nonzeros,
+        )
 
 
 @compiled_for_kernels(inline="always")
