@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,11 @@ def is_lazy(x: Any) -> bool:
     if is_annotated(x):
         return bool(getattr(x, "isbacked", False)) or is_lazy(getattr(x, "X", None))
     return (hasattr(x, "dask") and not hasattr(x, "columns")) or hasattr(x, "to_memory")
+
+
+def is_paths(x: Any) -> bool:
+    """Return whether counts are several files."""
+    return isinstance(x, list | tuple) and bool(x) and all(isinstance(each, str | os.PathLike) for each in x)
 
 
 def counts_within(x: Any, name: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.data.annotated import counts_within, is_annotated, is_lazy
+from bayesnmf.data.annotated import counts_within, is_annotated, is_lazy, is_paths
 from bayesnmf.data.checks import (
     check_entries,
     check_may_have_nan,
@@ -36,7 +36,8 @@ def without_missing(counts: Any, missing: Any = None) -> tuple[Any, csr_array | 
     if isinstance(counts, np.ma.MaskedArray):
         pattern = as_pattern(np.ma.getmaskarray(counts)) if counts.ndim == 2 else None
         return counts.filled(0), pattern
-    if not is_nan(missing) or isinstance(counts, str | os.PathLike) or is_annotated(counts) or is_lazy(counts):
+    is_file = isinstance(counts, str | os.PathLike) or is_paths(counts)
+    if not is_nan(missing) or is_file or is_annotated(counts) or is_lazy(counts):
         return counts, None
     check_may_have_nan(counts, type(given).__name__)
     if is_frame(values := split_labels(counts).values):

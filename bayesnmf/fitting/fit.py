@@ -72,7 +72,7 @@ def fit(
 
     Parameters
     ----------
-    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
+    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path, paths or Blocks, (n, m)
         Nonnegative counts with samples in rows, whole for gibbs and smc; or a mapping of names to several, or MuData.
     model : {"poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"}
         Name of the model (`bayesnmf.priors.specification`); a whole number here is the rank. Or a NumPyro program of

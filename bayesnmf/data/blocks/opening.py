@@ -6,15 +6,15 @@ import hashlib
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bayesnmf.checks import check_count, check_path
-from bayesnmf.data.annotated import is_annotated, is_lazy
+from bayesnmf.checks import check_choice, check_count, check_path
+from bayesnmf.data.annotated import is_annotated, is_lazy, is_paths
 from bayesnmf.data.blocks.counts import BlockedCounts, StoredMatrix
 from bayesnmf.data.blocks.raw import TemporaryFolder
-from bayesnmf.data.blocks.sources import ANNOTATED, TENX, check_exists, open_source
+from bayesnmf.data.blocks.sources import ANNOTATED, TENX, Source, Stacked, check_exists, open_source, open_stacked
 from bayesnmf.data.blocks.store import ABOUT, VERSION, Store, write_store
 from bayesnmf.data.checks import check_may_have_nan
 from bayesnmf.data.conversion import as_counts, is_several, matrix_of, warn_of_all
@@ -35,10 +35,12 @@ class Blocks:
 
     Attributes
     ----------
-    source : path, AnnData or Dask array
-        File ``.h5ad``, ``.zarr`` or ``.h5`` of 10x Genomics; an AnnData object that is backed by a file or lazy; a Dask
-        array of samples × features; or a folder that an earlier fit has written to `scratch`. Counts must be whole
-        numbers.
+    source : path, list of paths, AnnData or Dask array
+        File ``.h5ad``, ``.zarr`` or ``.h5`` of 10x Genomics; several files of any kind that `read_counts` reads, whose
+        rows are put below each other and whose features are found by name; an AnnData object that is backed by a file
+        or lazy; a Dask array of samples × features; or a folder that an earlier fit has written to `scratch`. Counts
+        must be whole numbers. Rows of several files keep their names if none repeats, and otherwise have the name of
+        the file, or of its folder, before them, as in "run1:AAACCTG".
     nonzeros : int
         Nonzero counts in a block. A block takes about 20 bytes of memory for each, beside its loadings.
     scratch : path, optional
@@ -46,6 +48,9 @@ class Blocks:
         and found again as long as the file does not change. By default a folder in the user's cache.
     layer, feature_labels : str, optional
         As for `bayesnmf.fit`.
+    join : "inner", optional
+        Of several files: that the features which all of them have are taken. By default features that a file lacks are
+        refused, as nobody counted them there.
 
     See Also
     --------
@@ -64,14 +69,23 @@ class Blocks:
     scratch: str | os.PathLike[str] | None = None
     layer: str | None = None
     feature_labels: str | None = None
+    join: Literal["inner"] | None = None
 
     def __post_init__(self) -> None:
         check_count(self.nonzeros, "nonzeros", minimum=1)
+        if self.join is not None:
+            check_choice(self.join, "join", ("inner",))
+            if not is_paths(self.source):
+                raise ValueError("join needs several files: found one source; leave join out")
+
+
+def _open(x: Any, layer: str | None, feature_labels: str | None, join: str | None = None) -> Source | Stacked:
+    return open_stacked(x, layer, feature_labels, join) if is_paths(x) else open_source(x, layer, feature_labels)
 
 
 def may_be_on_disk(x: Any) -> bool:
     """Return whether counts are a path, `Blocks`, counts on disk, or lazy, so that `open_counts` decides where to."""
-    return isinstance(x, str | os.PathLike | Blocks | BlockedCounts) or is_lazy(x)
+    return isinstance(x, str | os.PathLike | Blocks | BlockedCounts) or is_paths(x) or is_lazy(x)
 
 
 def open_counts(
@@ -99,14 +113,14 @@ def open_counts(
         more: Any = {name: value for name, value in (("layer", layer), ("feature_labels", feature_labels)) if value}
         return _on_disk(replace(x, **more), dtype, told)
     is_path = isinstance(x, (str, os.PathLike))
-    if not is_path and not is_lazy(x):
+    if not is_path and not is_paths(x) and not is_lazy(x):
         return as_counts(x, dtype=dtype, layer=layer, feature_labels=feature_labels, **nan)
     path = check_path(x, "counts") if is_path else None
     if path is not None and not _is_readable_by_rows(path):
         return as_counts(read_counts(path, layer=layer, feature_labels=feature_labels, **nan), dtype=dtype)
     if path is not None and (path / ABOUT).is_file():
         return _on_disk(Blocks(path), dtype, told)
-    source = open_source(x, layer, feature_labels)
+    source = _open(x, layer, feature_labels)
     try:
         dense = int(np.prod(source.shape)) if nan else np.inf  # what has NaN is no table of whole numbers on disk
         if (dense if source.nnz is None else source.nnz) * BYTES_IN_MEMORY > _memory() / 4:
@@ -165,13 +179,13 @@ def _on_disk(blocks: Blocks, dtype: Any, told: Any) -> BlockedCounts:
     given: Any = blocks.source
     if not isinstance(given, (str, os.PathLike)) and getattr(given, "isbacked", False) and not given.is_view:
         given = given.filename
-    if isinstance(given, (str, os.PathLike)):
-        path = check_exists(check_path(given, "source"))
-        if (path / ABOUT).is_file():
-            store = Store.open(path)
+    if isinstance(given, (str, os.PathLike)) or is_paths(given):
+        paths = [check_exists(check_path(each, "source")) for each in (given if is_paths(given) else [given])]
+        if not is_paths(given) and (paths[0] / ABOUT).is_file():
+            store = Store.open(paths[0])
             store.compare(told)
             return BlockedCounts.of(StoredMatrix(store, np.dtype(dtype), blocks.nonzeros, scratch))
-        folder, keep = scratch / f"counts-{_key(path, blocks)}", None
+        folder, keep = scratch / f"counts-{_key(paths, blocks)}", None
     else:
         keep = TemporaryFolder(scratch, "counts-")
         folder = keep.path / "store"
@@ -179,7 +193,7 @@ def _on_disk(blocks: Blocks, dtype: Any, told: Any) -> BlockedCounts:
         store = Store.open(folder)
         store.compare(told)
     else:
-        source = open_source(given, blocks.layer, blocks.feature_labels)
+        source = _open(given, blocks.layer, blocks.feature_labels, blocks.join)
         try:
             store = write_store(folder, source, told)
         finally:
@@ -192,11 +206,14 @@ def default_scratch() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bayesnmf"
 
 
-def _key(path: Path, blocks: Blocks) -> str:
-    """Return a digest of a file's name, size and time, so that a file that changed is read again."""
-    files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+def _key(paths: list[Path], blocks: Blocks) -> str:
+    """Return a digest of the names, sizes and times of files, so that one that changed is read again."""
+    files = [
+        each for path in paths for each in (sorted(path.rglob("*")) if path.is_dir() else [path]) if each.is_file()
+    ]
     stamps = [(str(each), each.stat().st_size, each.stat().st_mtime_ns) for each in files]
-    about = (VERSION, str(path.resolve()), blocks.layer, blocks.feature_labels, stamps)
+    names = "\n".join(str(path.resolve()) for path in paths)
+    about = (VERSION, names, blocks.layer, blocks.feature_labels, stamps, *filter(None, [blocks.join]))
     return hashlib.blake2b(repr(about).encode(), digest_size=8).hexdigest()
 
 

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
+from bayesnmf.checks import shown
 from bayesnmf.data.annotated import RAW, chosen_layer, is_annotated, labels_of, where_raw_counts_are
+from bayesnmf.data.conversion import matrix_of
+from bayesnmf.data.files import read_counts
 from bayesnmf.data.matrix_files import open_10x_h5
+from bayesnmf.types import Array
 
 NONZEROS, ROWS = 2**20, 4096  # read at once: of sparse counts, and rows of others
 ANNOTATED, TENX = (".h5ad", ".zarr"), (".h5",)
@@ -122,6 +126,181 @@ class Made:
         return RAW
 
 
+@dataclass(frozen=True)
+class Stacked:
+    """Counts of several files, one below the other, of which one is open at a time.
+
+    Attributes
+    ----------
+    paths : list of Path
+    open : callable
+        Function of a path that returns its source.
+    edges : list of int
+        First row of each file, and the number of all rows.
+    inner_bounds : list of list of pairs of int
+        Blocks of rows in which each file is read.
+    places : list of (ndarray of shape (m,) or None)
+        Where the features are in each file; None where they are the same in the same order.
+    row_names, feature_names : ndarray
+    nnz : int or None
+        Number of nonzeros, if it is known before all are read.
+    """
+
+    paths: list[Path]
+    open: Callable[[Path], Source]
+    edges: list[int]
+    inner_bounds: list[list[tuple[int, int]]]
+    places: list[Array | None]
+    row_names: Array
+    feature_names: Array
+    nnz: int | None
+    beside: ClassVar[None] = None
+
+    @classmethod
+    def of(cls, paths: list[Path], open_path: Callable[[Path], Source], join: str | None) -> Stacked:
+        """Return the files below each other, with features by their names.
+
+        Parameters
+        ----------
+        paths : list of Path
+        open_path : callable
+        join : "inner" or None
+            Whether features that a file lacks are left out; otherwise they are refused.
+
+        Raises
+        ------
+        ValueError
+            Files without names, with features that differ, or with a name twice.
+        """
+        rows, features, bounds, nonzeros = [], [], [], []
+        for path in paths:
+            source = open_path(path)
+            try:
+                for side, names in (("rows", source.row_names), ("features", source.feature_names)):
+                    if names is None:
+                        raise ValueError(f"{path} must name its {side} to be read with other files: it has no names")
+                rows.append(np.asarray(source.row_names, str))
+                features.append(np.asarray(source.feature_names, str))
+                bounds.append(source.bounds())
+                nonzeros.append(source.nnz)
+            finally:
+                source.close()
+        common = _common(paths, features, join)
+        places = [None if np.array_equal(names, common) else _places_in(names, common) for names in features]
+        nnz = None if None in nonzeros else int(sum(nonzeros))  # type: ignore[arg-type]
+        edges = [0, *np.cumsum([len(names) for names in rows]).tolist()]
+        return cls(paths, open_path, edges, bounds, places, _distinct(paths, rows), common, nnz)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of features."""
+        return self.edges[-1], len(self.feature_names)
+
+    @property
+    def name(self) -> str:
+        """What messages call the source."""
+        return f"{len(self.paths)} files, {self.paths[0]} to {self.paths[-1]}"
+
+    def bounds(self) -> list[tuple[int, int]]:
+        """Return the blocks of rows in which the source is read, none across two files."""
+        every = zip(self.edges[:-1], self.inner_bounds, strict=True)
+        return [(begun + first, begun + last) for begun, blocks in every for first, last in blocks]
+
+    def read(self, first: int, last: int) -> csr_array:
+        """Return some rows."""
+        found = []
+        for at, path in enumerate(self.paths):
+            a, b = max(first, self.edges[at]) - self.edges[at], min(last, self.edges[at + 1]) - self.edges[at]
+            if a < b:
+                found.append(self._read_from(at, path, a, b))
+        return found[0] if len(found) == 1 else csr_array(vstack(found))
+
+    def _read_from(self, at: int, path: Path, first: int, last: int) -> csr_array:
+        source = self.open(path)
+        try:
+            values = source.read(first, last)
+            name = f"rows {first} to {last - 1} of {path}"
+            matrix = matrix_of(values, name, np.dtype(np.float64), source.where_raw_counts_are)
+        finally:
+            source.close()
+        places = self.places[at]
+        return matrix if places is None else csr_array(matrix[:, places])
+
+    def where_raw_counts_are(self) -> str:
+        """Return what to pass in place of values that are no counts."""
+        return RAW
+
+    def close(self) -> None:
+        """Do nothing: no file is open between two blocks."""
+
+
+def _common(paths: list[Path], features: list[Array], join: str | None) -> Array:
+    """Return the features of all files in the order of the first, or those that all have."""
+    first = features[0]
+    for path, names in zip(paths, features, strict=True):
+        if len(np.unique(names)) < len(names):
+            raise ValueError(f"{path} must name each feature once to be read with other files: a name repeats")
+    if join == "inner":
+        kept = np.logical_and.reduce([np.isin(first, names) for names in features])
+        if not kept.any():
+            raise ValueError("files must have a feature in common: there is none, so their names are of another kind")
+        return np.asarray(first[kept])
+    for path, names in zip(paths[1:], features[1:], strict=True):
+        one, two = np.setdiff1d(first, names), np.setdiff1d(names, first)
+        if len(one) or len(two):
+            lacks = f"lacks {shown(str(one[0]))} and {len(one) - 1} more" if len(one) else f"has {shown(str(two[0]))}"
+            raise ValueError(
+                f"files must have the same features: {path} {lacks}, unlike {paths[0]}; take those that all have, "
+                "with bayesnmf.Blocks([...], join='inner')"
+            )
+    return first
+
+
+def _places_in(names: Array, wanted: Array) -> Array:
+    """Return where the wanted names are."""
+    order = np.argsort(names)
+    return np.asarray(order[np.searchsorted(names, wanted, sorter=order)])
+
+
+def _distinct(paths: list[Path], rows: list[Array]) -> Array:
+    """Return the names of all rows, after the part of the path that tells files apart where one name is in two."""
+    every = np.concatenate(rows)
+    if len(np.unique(every)) == len(every):
+        return every.astype(object)
+    words = _telling_apart(paths)
+    return np.array([f"{word}:{name}" for word, names in zip(words, rows, strict=True) for name in names], dtype=object)
+
+
+def _telling_apart(paths: list[Path]) -> list[str]:
+    """Return the stem of each path, or the folder that tells files of one name apart."""
+    for of_path in (lambda path: path.stem, lambda path: path.parent.name, lambda path: path.parent.parent.name):
+        words = [of_path(path.absolute()) for path in paths]
+        if len(set(words)) == len(words):
+            return words
+    return [str(path) for path in paths]
+
+
+def open_stacked(paths: Iterable[Any], layer: str | None, feature_labels: str | None, join: str | None) -> Stacked:
+    """Open several files as one source; what cannot be read by rows is read into memory, one file at a time.
+
+    Raises
+    ------
+    ValueError, FileNotFoundError
+        A file that does not exist or comes twice; features that differ.
+    """
+    found = [check_exists(Path(each)) for each in paths]
+    if len({path.resolve() for path in found}) < len(found):
+        raise ValueError("counts must name each file once: one of the paths comes twice")
+
+    def open_path(path: Path) -> Source:
+        if path.suffix.lower() in (*ANNOTATED, *TENX):
+            return _open_path(path, layer, feature_labels)
+        counts = read_counts(path, layer=layer, feature_labels=feature_labels)
+        return Source(counts.matrix, str(path), counts.row_names, counts.feature_names, counts.nnz)
+
+    return Stacked.of(found, open_path, join)
+
+
 def open_source(x: Any, layer: str | None, feature_labels: str | None) -> Source:
     """Open a path, an AnnData object, or a lazy array as a source.
 
@@ -148,10 +327,17 @@ def _open_path(path: Path, layer: str | None, feature_labels: str | None) -> Sou
             f"{path} must end in one of {', '.join((*ANNOTATED, *TENX))} to be read by rows, or be a folder that "
             "bayesnmf.Blocks has written; read other files with bayesnmf.read_counts"
         )
-    if path.suffix.lower() in TENX:
-        values, rows, features, file = open_10x_h5(path)
-        return Source(values, str(path), rows, features, values.nnz, file)
-    file, adata = _open_annotated(path)
+    try:
+        if path.suffix.lower() in TENX:
+            values, rows, features, file = open_10x_h5(path)
+            return Source(values, str(path), rows, features, values.nnz, file)
+        file, adata = _open_annotated(path)
+    except PermissionError:
+        raise
+    except (OSError, KeyError) as error:
+        raise ValueError(
+            f"{path} must be a whole file of AnnData or of 10x Genomics: {error}; write it or fetch it again"
+        ) from error
     values = chosen_layer(adata, str(path), layer)
     _check_order(values, str(path))
     names = np.array(adata.obs_names), labels_of(adata, str(path), feature_labels)

@@ -454,7 +454,7 @@ def compare(
 
     Parameters
     ----------
-    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
+    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path, paths or Blocks, (n, m)
         Whole-number counts, which are thinned binomially.
     model : str
         Name of the model, as for `bayesnmf.fit`; a whole number here is the rank.

@@ -203,7 +203,7 @@ def select(
 
     Parameters
     ----------
-    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
+    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path, paths or Blocks, (n, m)
         Whole-number counts; in memory for "evidence", whose particles have loadings of all rows each; or a mapping of
         names to several.
     models : str or iterable of str

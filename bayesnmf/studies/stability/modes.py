@@ -455,7 +455,7 @@ def modes(
 
     Parameters
     ----------
-    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
+    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path, paths or Blocks, (n, m)
         Counts, as for `bayesnmf.fit`; whole numbers for held-out scores.
     model : str
         Name of the model, as for `bayesnmf.fit`.
