@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.arena.tools import Array, Job, Way
 
-NAME, REQUIREMENTS, VERSION = "hpfrec", ("hpfrec==0.2.14.post1",), "hpfrec"
+NAME, REQUIREMENTS, VERSION = "hpfrec", ("hpfrec==0.2.14.post1", "pandas"), "hpfrec"
 
 
 def hpf(job: Job, **settings: Any) -> Mapping[str, Array]:
