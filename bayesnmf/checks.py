@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from numbers import Integral, Real
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -287,6 +287,46 @@ def places_of(names: np.ndarray) -> dict[str, list[int]]:
     for position, name in enumerate(names):
         places.setdefault(readable(name), []).append(position)
     return places
+
+
+def check_pair(key: Any) -> tuple[Any, Any]:
+    """Return indices of rows and of features from what stands in brackets after counts."""
+    rows, *rest = key if isinstance(key, tuple) else (key,)
+    if len(rest) > 1:
+        raise IndexError(f"counts have rows and features, as in counts[:5, ['CD3D']]: found {len(key)} indices")
+    return rows, rest[0] if rest else slice(None)
+
+
+def check_index(index: Any, side: str, names: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return positions of rows or features (`side`) from positions, a slice, a mask, a name or names.
+
+    Texts are names, and everything else goes by position; `others` are the names of the other side.
+    """
+    texts = [index] if isinstance(index, str) else np.asarray(index).ravel().tolist() if np.ndim(index) else []
+    if not any(isinstance(each, str) for each in texts):
+        return np.atleast_1d(np.arange(len(names))[index])
+    known = places_of(names)
+    for name in texts:
+        if name in known:
+            continue
+        if side == "row" and name in places_of(others):
+            raise KeyError(f"no row is named {name!r}, but a feature is: write counts[:, {name!r}]")
+        raise KeyError(f"no {side} is named {shown(name)}{did_you_mean(name, known) or f': see counts.{side}_names'}")
+    return np.array([place for name in texts for place in known[name]], dtype=np.intp)
+
+
+def refuse_iteration() -> NoReturn:
+    """Refuse to go through counts one by one, which would be slow where they are sparse."""
+    raise TypeError(
+        "counts are not iterated over: counts[i] is row i, np.asarray(counts) an array, and counts.to_frame() a frame "
+        "with names"
+    )
+
+
+def check_may_copy(copy: bool | None) -> None:
+    """Refuse an array of sparse counts that would have to share their memory."""
+    if copy is False:
+        raise ValueError("counts are sparse, so that a dense array of them is a copy: leave copy=False out")
 
 
 def check_words(value: Any, name: str) -> list[str]:

@@ -1,12 +1,15 @@
-"""Counts that need no download (scikit-learn's digits, the Swimmer images), and real data sets by name.
+"""Counts that need no download, and real data sets by name.
 
-In the images, a row is an image and a column is a pixel, so a fitted component can be shown as
+In images, a row is an image and a column is a pixel, so a fitted component can be shown as
 ``component.reshape(DIGITS_IMAGE)`` or ``component.reshape(SWIMMER_IMAGE)``.
 """
 
 from __future__ import annotations
 
+import json
 from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -14,13 +17,103 @@ from scipy.sparse import csr_array
 from bayesnmf.checks import check_positive
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.files import read_counts
+from bayesnmf.data.mutations import sbs96_types
 from bayesnmf.data.real import RealCounts, real
 from bayesnmf.needs import needed_for
 
-__all__ = ["DIGITS_IMAGE", "SWIMMER_IMAGE", "RealCounts", "digits", "real", "swimmer", "swimmer_parts"]
+if TYPE_CHECKING:
+    import pandas as pd
 
+__all__ = [
+    "DIGITS_IMAGE", "SWIMMER_IMAGE", "RealCounts", "cells", "digits", "mutation_spectra", "mutations", "real",
+    "swimmer", "swimmer_parts", "texts",
+]  # fmt: skip
+
+SHIPPED = Path(__file__).parent / "data" / "shipped"  # `python -m benchmarks.shipped` writes it
 DIGITS_IMAGE = (8, 8)
 SWIMMER_IMAGE = (32, 32)
+
+
+def cells() -> Counts:
+    """Return 80 blood cells × 230 genes: pbmc_small of Seurat, real counts of single-cell RNA sequencing.
+
+    They are a subset of 10x Genomics' PBMC 3k, of genes that differ between cells: large enough to see monocytes, T
+    cells, NK cells, B cells and platelets, and too small for a finding.
+
+    See Also
+    --------
+    datasets.real : larger data sets.
+
+    References
+    ----------
+    .. [1] SeuratObject authors (2021). pbmc_small, in SeuratObject 5.4.0, under the MIT licence.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> counts = bayesnmf.datasets.cells()
+    >>> counts.shape
+    (80, 230)
+    """
+    return read_counts(SHIPPED / "cells.npz")
+
+
+def mutations() -> Counts:
+    """Return mutations of 60 simulated tumours by 96 types: Poisson counts of four invented spectra.
+
+    Every tumour has mutations of "deamination" and "background", some have those of "smoke" and "editing". The spectra
+    resemble signatures that are known of real tumours, and are none of them.
+
+    See Also
+    --------
+    datasets.mutation_spectra : the spectra that the counts are drawn from.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> bayesnmf.datasets.mutations().shape
+    (60, 96)
+    """
+    return read_counts(SHIPPED / "mutations.npz")
+
+
+def mutation_spectra() -> pd.DataFrame:
+    """Return the invented spectra of `datasets.mutations`, a row for each, which sums to 1, (4, 96).
+
+    See Also
+    --------
+    match : which of them a fit has found. `assign` : refit them.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> bayesnmf.datasets.mutation_spectra().index.tolist()
+    ['deamination', 'smoke', 'editing', 'background']
+    """
+    import pandas as pd
+
+    told = json.loads((SHIPPED / "mutations.json").read_text(encoding="utf-8"))["spectra"]
+    return pd.DataFrame.from_dict(told, orient="index", columns=list(sbs96_types()))
+
+
+def texts() -> Counts:
+    """Return the words of 120 simulated texts about a kitchen, a garden, the sea and music.
+
+    Words and topics are invented. A text has one or two topics, and the first is in its name, as in
+    ``"text 001 (sea)"``. Some words belong to two topics: sun, rain, herb and salt.
+
+    See Also
+    --------
+    datasets.real : real texts, the newsgroups.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> bayesnmf.datasets.texts().shape
+    (120, 114)
+    """
+    return read_counts(SHIPPED / "texts.npz")
 
 
 def digits() -> Counts:
@@ -30,13 +123,13 @@ def digits() -> Counts:
 
     See Also
     --------
-    datasets.swimmer, datasets.real, simulate
+    datasets.cells, datasets.texts, datasets.real, simulate
 
     Examples
     --------
     >>> import bayesnmf
-    >>> bayesnmf.datasets.digits()
-    Counts(1,797 rows × 64 features, 58,736 nonzeros, total 561,718)
+    >>> bayesnmf.datasets.digits().shape
+    (1797, 64)
     """
     with needed_for("datasets.digits"):
         from sklearn.datasets import load_digits
@@ -78,8 +171,8 @@ def swimmer(ink: float = 1) -> Counts:
     Examples
     --------
     >>> import bayesnmf
-    >>> bayesnmf.datasets.swimmer()
-    Counts(256 rows × 1,024 features, 9,216 nonzeros, total 9,216)
+    >>> bayesnmf.datasets.swimmer().shape
+    (256, 1024)
     """
     ink = check_positive(ink, "ink")
     poses = np.array(list(product(range(4), repeat=4)))  # left arm, right arm, left leg, right leg

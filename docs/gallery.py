@@ -12,11 +12,10 @@ from inspect import isfunction
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import bayesnmf
 from bayesnmf import plots
-from bayesnmf.data.mutations import cn48_types, dbs78_types, id83_types, sbs96_types
+from bayesnmf.data.mutations import cn48_types, dbs78_types, id83_types
 
 # --- counts and fits of the examples ---------------------------------------------------------------
 
@@ -102,9 +101,9 @@ def top_features() -> Any:
 
 def signatures() -> Any:
     """Each panel is a signature of substitutions, with 90 % intervals, and with the known signature that it matches."""
-    fit = signatures_fit(sbs96_types)
-    catalogue = pd.DataFrame(mutations(sbs96_types).components, ["SBS2", "SBS5", "SBS18"], sbs96_types())
-    return plots.signatures(fit, known=bayesnmf.match(fit, catalogue, least=0.8))
+    fit = bayesnmf.fit(bayesnmf.datasets.mutations(), rank=4, seed=0)
+    known = bayesnmf.match(fit, bayesnmf.datasets.mutation_spectra(), least=0.8)
+    return plots.signatures(fit, known=known)
 
 
 def signatures_of_doublets() -> Any:
@@ -124,10 +123,10 @@ def signatures_of_copy_numbers() -> Any:
 
 def moved() -> Any:
     """Bars are signatures as tumours have them, marks those of the catalogue: what the tumours share has moved them."""
-    drawn, factors = mutations(sbs96_types), np.exp(0.3 * np.random.default_rng(0).normal(size=96))
-    known = pd.DataFrame(drawn.components * factors, ["SBS2", "SBS5", "SBS18"], sbs96_types())
+    factors = np.exp(0.3 * np.random.default_rng(0).normal(size=96))
+    known = bayesnmf.datasets.mutation_spectra() * factors
     known = known.div(known.sum(axis=1), axis=0)
-    counts = pd.DataFrame(drawn.counts.dense, columns=sbs96_types())
+    counts = bayesnmf.datasets.mutations()
     return plots.moved(bayesnmf.assign(counts, known, drift="learned", draws=20, warmup=40), n=2)
 
 

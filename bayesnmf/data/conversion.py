@@ -173,6 +173,9 @@ def as_counts(
     --------
     >>> import bayesnmf; bayesnmf.as_counts([[1, 0, 2], [0, 3, 0]])
     Counts(2 rows × 3 features, 3 nonzeros, total 6)
+       0  1  2
+    0  1  0  2
+    1  0  3  0
     """
     x, dtype = x if isinstance(x, np.ndarray) else counts_within(x, name), _float_dtype(dtype)
     check_in_memory(x, name)

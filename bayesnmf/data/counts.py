@@ -8,19 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from bayesnmf.cards import Card
+from bayesnmf.checks import check_index, check_may_copy, check_pair, refuse_iteration
 from bayesnmf.data.mask import Mask
 from bayesnmf.data.working import Working
-from bayesnmf.text import readable_names
+from bayesnmf.text import WIDTH, readable_names
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BLOCK = 2**18  # nonzeros processed at once
 LARGEST = 8  # features that are named
+PRINTED = 5  # rows of which a print shows some counts
 CALLS = ("bayesnmf.select(counts)  # how many components", "bayesnmf.fit(counts, rank=10)  # a model of them")
 
 
@@ -62,6 +67,10 @@ class Rows:
 class Counts(Working):
     """A validated count matrix: CSR, samples in rows.
 
+    ``counts[rows, features]`` are the counts of some rows and features, each given as a position, a slice, a boolean
+    mask, a name or a list of names. ``len(counts)`` is the number of rows, ``np.asarray(counts)`` a dense array, and
+    ``counts.to_frame()`` the same with its names.
+
     Attributes
     ----------
     matrix : csr_array, (n, m)
@@ -88,8 +97,13 @@ class Counts(Working):
     Examples
     --------
     >>> import bayesnmf
-    >>> bayesnmf.as_counts([[1, 0], [2, 3]]).row_totals.tolist()
-    [1.0, 5.0]
+    >>> counts = bayesnmf.datasets.cells()
+    >>> counts[:3, ["CD3D", "LYZ"]]
+    Counts(3 rows × 2 features, 6 nonzeros, total 15)
+                    CD3D  LYZ
+    ATGCCAGAACGACT     4    1
+    CATGGCCTGTGCAT     4    1
+    GAACCTGATGAACC     4    1
     """
 
     matrix: csr_array
@@ -270,11 +284,13 @@ class Counts(Working):
         return replace(self, matrix=self.matrix[chosen], **self.of_rows(chosen))
 
     def columns(self, places: np.ndarray) -> Counts:
-        """Return the features at ascending positions, with their names, exposures and missing entries."""
+        """Return the features at positions, with their names, exposures and missing entries."""
         exposure = None if self.feature_exposure is None else self.feature_exposure[places]
         mask = None if self.mask is None else self.mask.features(places)
         own = {"feature_names": self.feature_names[places], "feature_exposure": exposure, "mask": mask}
-        return replace(self, matrix=csr_array(self.matrix[:, places]), **own)
+        matrix = csr_array(self.matrix[:, places])
+        matrix.sort_indices()
+        return replace(self, matrix=matrix, **own)
 
     def of_rows(self, index: Any) -> dict[str, Any]:
         """Return what belongs to some rows beside their counts: names, exposures, missing entries and batches."""
@@ -341,11 +357,68 @@ class Counts(Working):
         """Return the state without cached values, which can be computed again."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Counts:
+        rows, features = check_pair(key)
+        found = self if _is_all(rows) else self.rows(check_index(rows, "row", self.row_names, self.feature_names))
+        if _is_all(features):
+            return found
+        return found.as_one().columns(check_index(features, "feature", self.feature_names, self.row_names))
+
+    def __iter__(self) -> NoReturn:
+        refuse_iteration()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return a dense array, (n, m), with NaN in missing entries."""
+        check_may_copy(copy)
+        dense = self.at_hand().matrix.toarray()
+        if self.mask is not None:
+            dense[self.mask.hidden(slice(None))] = np.nan
+        return dense if dtype is None else dense.astype(dtype)
+
+    def as_one(self) -> Counts:
+        """Return the same counts as one matrix."""
+        return self
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a data frame with the names of rows and features, whole numbers as such, NaN in missing entries."""
+        import pandas as pd
+
+        dense = np.asarray(self)
+        whole = self.mask is None and self.is_integer
+        return pd.DataFrame(dense.astype(np.int64) if whole else dense, self.row_names, self.feature_names)
+
     def __repr__(self) -> str:
+        return "\n".join([self.in_short(), *_corner(self)])
+
+    def in_short(self) -> str:
+        """Return the sizes in one line."""
         return f"Counts({', '.join(sizes_of(self))})"
 
     def _repr_html_(self) -> str:
         return card_of(self).as_html()
+
+
+def _is_all(index: Any) -> bool:
+    return isinstance(index, slice) and index == slice(None)
+
+
+def _corner(counts: Counts) -> list[str]:
+    """Return the lines of a table of the first rows and the features with most counts, as far as a page is wide."""
+    if not counts.in_memory or 0 in counts.shape:
+        return []
+    largest = np.argsort(-counts.feature_totals, kind="stable")[:LARGEST]
+    part = counts.as_one().rows(slice(0, PRINTED)).columns(np.sort(largest) if len(largest) < LARGEST else largest)
+    shown = part.to_frame()
+    for taken in range(len(largest), 0, -1):
+        lines = shown.iloc[:, :taken].to_string(na_rep="–", float_format="{:.4g}".format, max_colwidth=WIDTH // 3)
+        if len(lines.partition("\n")[0]) <= WIDTH:
+            break
+    beyond = {"rows": len(counts) - len(part), "features": counts.shape[1] - taken}
+    rest = " and ".join(f"{number:,} more {what}" for what, number in beyond.items() if number)
+    return [*lines.splitlines(), *([f"… {rest}"] if rest else [])]
 
 
 def _unless_all_one(exposure: np.ndarray | None) -> np.ndarray | None:

@@ -211,6 +211,9 @@ def read_counts(
     >>> pd.DataFrame([[3, 0], [1, 2]], ["s1", "s2"], ["a", "b"]).to_csv("counts.csv")
     >>> bayesnmf.read_counts("counts.csv")
     Counts(2 rows × 2 features, 3 nonzeros, total 6)
+        a  b
+    s1  3  0
+    s2  1  2
     """
     check_flag(transpose, "transpose")
     path, turn = check_path(path, "path"), bool(transpose)

@@ -59,7 +59,7 @@ def in_feature_order(counts: Counts, names: np.ndarray, argument: str = "counts"
             f"{argument} on disk must have the features of the {of} in their order: column 0 is {shown(given[0])}, not "
             f"{shown(names[0])}; write the file again with its columns in the order of {of}.feature_names"
         )
-    return _with_columns(counts, places)
+    return counts.as_one().columns(places)
 
 
 def of_features(counts: Counts, fitted: Counts, argument: str = "counts", of: str = "fit") -> Counts:
@@ -141,7 +141,7 @@ def _places(given: Array, names: Array, argument: str, of: str) -> Array:
 def _gathered(counts: Counts, fitted: Counts, places: Array) -> Counts:
     """Return counts with the features of a fit, which are at these places; those at -1 are missing entries."""
     lacking = places < 0
-    found = _with_columns(counts, np.where(lacking, 0, places))
+    found = counts.as_one().columns(np.where(lacking, 0, places))
     if not lacking.any():
         return found
     if found.feature_exposure is not None:
@@ -151,20 +151,6 @@ def _gathered(counts: Counts, fitted: Counts, places: Array) -> Counts:
     if found.mask is not None:
         mask = found.mask.and_features(lacking)
     return replace(found.with_mask(None), feature_names=fitted.feature_names).with_mask(mask)
-
-
-def _with_columns(counts: Counts, places: np.ndarray) -> Counts:
-    """Return counts in memory with their features at these places."""
-    exposure = counts.feature_exposure
-    if isinstance(counts, SeveralCounts):
-        counts = counts.as_one()
-    return replace(
-        counts,
-        matrix=canonical(counts.matrix[:, places], counts.dtype),
-        feature_names=counts.feature_names[places],
-        feature_exposure=None if exposure is None else exposure[places],
-        mask=None if counts.mask is None else counts.mask.features(places),
-    )
 
 
 def check_as_many(given: Array, names: Array, argument: str, of: str) -> int:

@@ -100,7 +100,7 @@ def real(name: str, folder: str | os.PathLike[str] | None = None) -> RealCounts:
 
     See Also
     --------
-    datasets.digits, datasets.swimmer : counts that need no download.
+    datasets.cells, datasets.mutations, datasets.texts, datasets.digits : counts that need no download.
 
     Examples
     --------
@@ -115,7 +115,9 @@ def real(name: str, folder: str | os.PathLike[str] | None = None) -> RealCounts:
     if name not in SOURCES:
         raise FileNotFoundError(
             f"no data set {name!r}: set {FOLDER} to a folder with {name}.npz, or choose one with a public source: "
-            f"{', '.join(sorted(SOURCES))}{did_you_mean(name, SOURCES)}"
+            f"{', '.join(sorted(SOURCES))}{did_you_mean(name, SOURCES)}; bayesnmf.datasets.cells(), "
+            "bayesnmf.datasets.mutations() and bayesnmf.datasets.texts() "
+            "need neither"
         )
     source = SOURCES[name]
     files = [_download(address, name) for address in source.addresses]

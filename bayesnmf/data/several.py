@@ -117,10 +117,10 @@ class SeveralCounts(Counts):
         """Return the same rows with other features of no matrix, and a canonical matrix of them."""
         return self.as_one().with_features(matrix, names)
 
-    def __repr__(self) -> str:
+    def in_short(self) -> str:
         sizes = np.bincount(self.matrices.codes, minlength=len(self.matrices.names))
         parts = ", ".join(f"{name}: {size:,}" for name, size in zip(self.matrices.names, sizes, strict=True))
-        return f"{super().__repr__()[:-1]}, features of {parts})"
+        return f"{super().in_short()[:-1]}, features of {parts})"
 
 
 def _unweighted(counts: Array, weight: Any) -> Array:
@@ -298,6 +298,9 @@ def joined(parts: Mapping[str, Counts], weights: Any = None) -> SeveralCounts:
     >>> from bayesnmf.data.conversion import as_counts
     >>> joined({"a": as_counts([[1, 2], [3, 4]]), "b": as_counts([[5], [6]])})
     Counts(2 rows × 3 features, 6 nonzeros, total 21, features of a: 2, b: 1)
+       a: 0  a: 1  b: 0
+    0     1     2     5
+    1     3     4     6
     """
     weighted = _weights(weights, tuple(parts))
     for name, each in parts.items():

@@ -91,7 +91,7 @@ class Simulation:
 
     def __repr__(self) -> str:
         noise = "" if self.noise == POISSON else f", {self.noise!r}"
-        return f"<bayesnmf.Simulation {self.model}, rank {self.rank}{noise}: {self.counts!r}>"
+        return f"<bayesnmf.Simulation {self.model}, rank {self.rank}{noise}: {self.counts.in_short()}>"
 
 
 def effective(simulation: Simulation) -> Array:

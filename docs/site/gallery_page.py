@@ -41,9 +41,9 @@ def gallery_page() -> str:
         parts.append(f"![{name}](gallery/{name}.png)\n\n```python\n{body_of(function)}\n```\n")
     shared = "\n\n".join(inspect.getsource(function).rstrip() for function in gallery.SHARED)
     opening = (
-        "from collections.abc import Callable\nfrom functools import cache\n\nimport pandas as pd\n\nimport bayesnmf\n"
+        "from collections.abc import Callable\nfrom functools import cache\n\nimport bayesnmf\n"
         "from bayesnmf import plots\n"
-        "from bayesnmf.data.mutations import cn48_types, dbs78_types, id83_types, sbs96_types"
+        "from bayesnmf.data.mutations import cn48_types, dbs78_types, id83_types"
     )
     about = "The examples share these functions, which fit once and keep the result."
     parts.append(f"## Counts and fits of the examples\n\n{about}\n\n```python\n{opening}\n\n\n{shared}\n```\n")

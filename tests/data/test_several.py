@@ -34,7 +34,7 @@ def test_matrices_stand_side_by_side_and_come_apart_again() -> None:
         assert type(own) is bayesnmf.Counts
         np.testing.assert_array_equal(own.matrix.toarray(), table)
         assert list(own.feature_names) == list(table.columns)
-    assert repr(counts).endswith("features of a: 3, b: 2)")
+    assert counts.in_short().endswith("features of a: 3, b: 2)")
 
 
 def test_names_that_two_matrices_have_follow_the_name_of_theirs() -> None:
