@@ -26,6 +26,17 @@ def test_every_guide_is_linked_from_the_table_of_questions():
 
 
 def test_the_site_begins_as_the_readme_does():
+    """The page of the site takes these parts of the README."""
     readme, home = ((ROOT / path).read_text(encoding="utf-8") for path in ("README.md", "docs/site/home.md"))
-    bullets = readme[readme.index("- **") : readme.index("```")].strip()
-    assert bullets in home
+    parts = re.findall(r"<!-- part: README.md (\w+) -->", home)
+    assert parts == re.findall(r"<!-- begin: (\w+) -->", readme) == ["opening", "first"]
+    assert readme.count("<!-- end -->") == len(parts)
+
+
+def test_code_begins_on_the_first_screen_of_the_readme():
+    """The two commands of a fresh machine, and then the first fit, before any figure or praise."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = "pip install uv\nuv run bayesnmf compare\nuv run pytest\n```"
+    assert commands in readme[:700]
+    assert readme.index("import bayesnmf") < readme.index("](docs/images/") < readme.index("## Why")
+    assert readme.index("import bayesnmf") < 1500

@@ -11,7 +11,8 @@ from repository import ROOT
 # Pages below a page, which Sphinx finds by these names; a page that stands nowhere is an error when the site is built.
 BELOW = {
     "index.md": (
-        "tutorials", "guides", "reference/index", "gallery", "models", "glossary", "benchmarks/README", "project",
+        "get_started", "tutorials", "guides", "reference/index", "gallery", "models", "glossary", "benchmarks/README",
+        "project",
     ),
     "fields/README.md": ("fields/cells", "fields/signatures", "fields/texts", "fields/items", "fields/images"),
     "models.md": (

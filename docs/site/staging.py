@@ -28,6 +28,8 @@ from repository import ROOT, links, pages, place, rewrite_links, source_page
 from bayesnmf import plots
 from bayesnmf.priors import specification
 
+PART = re.compile(r"^<!-- part: (\S+) (\w+) -->$", re.MULTILINE)
+
 
 def fill(folder: Path) -> None:
     """Write all pages and pictures into a folder."""
@@ -53,8 +55,15 @@ def staged(path: str) -> str | bytes:
                 cell["source"] = rewrite_links("".join(cell["source"]), path, page)
         return json.dumps(notebook)
     if path.endswith(".md"):
-        return include(rewrite_links((ROOT / path).read_text(encoding="utf-8"), path, page)) + menus.menu_of(page)
+        text = rewrite_links((ROOT / path).read_text(encoding="utf-8"), path, page)
+        return include(PART.sub(lambda match: part_of(*match.groups(), page), text)) + menus.menu_of(page)
     return (ROOT / path).read_bytes()
+
+
+def part_of(path: str, name: str, page: str) -> str:
+    """Return what stands between ``<!-- begin: name -->`` and ``<!-- end -->`` in a file, for a page of the site."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    return rewrite_links(text.split(f"<!-- begin: {name} -->\n", 1)[1].split("<!-- end -->", 1)[0], path, page)
 
 
 def linked_sources() -> set[str]:
