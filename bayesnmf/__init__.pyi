@@ -58,6 +58,7 @@ from bayesnmf.priors import Gamma as Gamma
 from bayesnmf.priors import HierarchicalGamma as HierarchicalGamma
 from bayesnmf.priors import Priors as Priors
 from bayesnmf.priors import ScaledDirichlet as ScaledDirichlet
+from bayesnmf.questions import which as which
 from bayesnmf.results.topic_model import TopicModel as TopicModel
 from bayesnmf.results.topic_model import from_topic_model as from_topic_model
 from bayesnmf.results.topic_model import to_pyldavis as to_pyldavis

@@ -95,6 +95,7 @@ def main() -> int:
         for library in ("OMP", "OPENBLAS", "MKL"):
             os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     os.environ["PYTHONWARNINGS"] = STRICT
+    os.environ["BAYESNMF_PROGRESS"] = "0"  # no line in the outputs that are committed
     started = time.perf_counter()
     with ThreadPoolExecutor(jobs) as pool:
         running = {pool.submit(execute, path, asked.write): path for path in runnable(chosen(asked.names))}

@@ -301,7 +301,7 @@ def assign(
     interval: float = 0.9,
     seed: int | None = 0,
     checkpoint: str | Path | Checkpoint | None = None,
-    progress: ProgressReport | bool = False,
+    progress: ProgressReport | bool | None = None,
 ) -> Assignment:
     """Find which of many known components each sample has, and how much of each.
 
@@ -349,7 +349,7 @@ def assign(
         Seed of the chains, as for `bayesnmf.fit`.
     checkpoint : str, path or Checkpoint, optional
         Folder that keeps the chains: the same call goes on after a crash to the same numbers (docs/checkpoints.md).
-    progress : bool or callable
+    progress : bool or callable, optional
         Progress report, as for `bayesnmf.fit`.
 
     Returns

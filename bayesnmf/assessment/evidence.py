@@ -193,7 +193,7 @@ def log_evidence(
     truth: Simulation | None = None,
     noise: Literal["poisson", "nb1"] | NegativeBinomial = "poisson",
     seed: int | None = None,
-    progress: ProgressReport | bool = False,
+    progress: ProgressReport | bool | None = None,
 ) -> Evidence:
     """Estimate log p(X), with loadings and components integrated out.
 
@@ -225,7 +225,7 @@ def log_evidence(
     noise : {"poisson", "nb1"} or NegativeBinomial
         Noise of the counts; "nb1" needs "tempered". A dispersion that is not given is integrated out with its prior.
     seed : int, optional
-    progress : bool or callable
+    progress : bool or callable, optional
         Progress report, as for `bayesnmf.fit`.
 
     Returns

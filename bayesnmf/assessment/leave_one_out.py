@@ -118,7 +118,7 @@ def loo(
     *,
     most: int = MOST_ENTRIES,
     seed: int = 0,
-    progress: ProgressReport | bool = False,
+    progress: ProgressReport | bool | None = None,
 ) -> LeaveOneOut:
     """Estimate how well each entry is predicted from all others, by `az.loo`, with the k-hat of every entry.
 
@@ -143,7 +143,7 @@ def loo(
         entries at the posterior means (the difference estimator of [2]_), with the additional error `sampling_se`.
     seed : int
         Seed of the random sample of entries.
-    progress : bool or callable
+    progress : bool or callable, optional
         Progress report, as for `bayesnmf.fit`.
 
     Returns

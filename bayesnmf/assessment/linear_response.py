@@ -360,7 +360,12 @@ class LinearResponse(Shown):
         return self._labelled(pd.DataFrame(matrix, covariance.index, covariance.columns))
 
     def spread(
-        self, side: str = "loadings", *, error: float = 0.05, seed: int = 0, progress: ProgressReport | bool = False
+        self,
+        side: str = "loadings",
+        *,
+        error: float = 0.05,
+        seed: int = 0,
+        progress: ProgressReport | bool | None = None,
     ) -> Spread:
         """Return standard deviations of all loadings or all entries of the components.
 
@@ -374,7 +379,7 @@ class LinearResponse(Shown):
             Largest Monte Carlo error of a standard deviation, as a share of it.
         seed : int
             Seed of the draws.
-        progress : bool or callable
+        progress : bool or callable, optional
             Progress report, as for `bayesnmf.fit`.
         """
         check_choice(side, "side", ("loadings", "components"))
@@ -501,7 +506,7 @@ def linear_response(
     *,
     given_components: bool = False,
     threads: int | None = None,
-    progress: ProgressReport | bool = False,
+    progress: ProgressReport | bool | None = None,
 ) -> LinearResponse:
     """Prepare wider intervals for a fit by vi: those of its linear response (Giordano, Broderick & Jordan 2018).
 
@@ -519,7 +524,7 @@ def linear_response(
         It is necessary for components="parameter", which have no q, and for new rows by `Fit.project`.
     threads : int, optional
         Number of threads; by default all.
-    progress : bool or callable
+    progress : bool or callable, optional
         Progress report, as for `bayesnmf.fit`.
 
     Returns

@@ -185,7 +185,7 @@ def predictive_checks(
     refits: int = REFITS,
     interval: float = 0.9,
     seed: int = 0,
-    progress: ProgressReport | bool = False,
+    progress: ProgressReport | bool | None = None,
 ) -> PredictiveChecks:
     """Compare the counts with data sets replicated from the fit.
 
@@ -214,7 +214,7 @@ def predictive_checks(
         Probability of the predictive intervals.
     seed : int
         Seed of the replicates.
-    progress : bool or callable
+    progress : bool or callable, optional
         Progress report, as for `bayesnmf.fit`. After Ctrl-C, the replicates made so far are compared.
 
     Returns

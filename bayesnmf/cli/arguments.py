@@ -431,7 +431,8 @@ ARGUMENTS: dict[str, tuple[Argument, ...]] = {
         Argument("--anndata", "fit", "the .h5ad FILE, or the counts, with the fit in it: .h5ad", suffixes=(".h5ad",)),
         Argument("--least", "assign", "smallest chance of presence that the table lists", "0.05", "P", SHARE),
         Argument("--save", "assign", "all of the result, for bayesnmf.load: .nc or .zarr", suffixes=FIT_SUFFIXES),
-        Argument("--html", "compare", "also write one page for a browser", suffixes=PAGE_SUFFIXES),
+        Argument("--html", "compare", "where to write the page for a browser (default: report.html in --out)",
+                 suffixes=PAGE_SUFFIXES),
         Argument("--plot", "assign", "figure of the chances and exposures: .png, .pdf or .svg", suffixes=("",)),
         Argument("--plot", "select", "figure of the scores: .png, .pdf or .svg", suffixes=("",)),
         Argument("--plot", "modes", "figure of the modes: .png, .pdf or .svg", suffixes=("",)),
@@ -440,7 +441,7 @@ ARGUMENTS: dict[str, tuple[Argument, ...]] = {
     ),
     "printing": (
         flag("--json", EVERY, "print one JSON object instead of text"),
-        flag("--quiet", EVERY, "no progress bar on standard error"),
+        flag("--quiet", EVERY, "no progress on standard error (without it: in a terminal, after two seconds)"),
         flag("--verbose", "compare", "print all measures, and how they were made"),
     ),
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
 from bayesnmf.cli.arguments import WHICH
@@ -10,7 +11,7 @@ from bayesnmf.cli.arguments import WHICH
 HELP = "fit one model by several methods and compare them"
 DESCRIPTION = (
     "Fit one model to the same counts by several methods, align the components, score held-out counts, and write a "
-    "table, an ArviZ file and figures."
+    "page, tables, an ArviZ file and figures."
 )
 EXAMPLES = f"""  bayesnmf compare
   bayesnmf compare counts.csv --rank 5 --methods map,vi,gibbs --out results/ --html results.html
@@ -27,29 +28,33 @@ def run(args: Namespace) -> int:
 
     counts, image_shape = read_counts_of(args)
 
-    from bayesnmf.studies.comparison.comparing import TREE, Settings, compare, file_names, write
+    from bayesnmf.pages.report import report_of_files
+    from bayesnmf.studies.comparison.comparing import PAGE, TREE, Settings, compare, file_names, write
 
     out = check_folder(args.out, "--out", file_names())
     check_plots_can_be_drawn()
-    with needed_for(TREE):
-        import xarray  # noqa: F401  now, not after all fits
+    page = Path(args.html or out / PAGE)
+    with needed_for(f"{TREE} and {PAGE}"):  # now, not after all fits
+        import jinja2  # noqa: F401
+        import xarray  # noqa: F401
 
     result = compare(counts, args.model, args.rank, args.methods, seeds=args.seeds, out=out,
                      settings=Settings(draws=args.draws), **how_to_run(args))  # fmt: skip
 
     def write_all() -> list[Any]:
         written = write(result, out, image_shape)
-        if args.html:
-            from bayesnmf.pages.report import report
-
-            report(result, args.html, image_shape=image_shape)
-        return [*written, *args.outputs.values()]
+        return [*written, report_of_files(result, page, written)]
 
     # Written before printing, which a closed pipe may end; if writing fails, all results are printed.
     written, failure = attempt(write_all)
     about = {"counts": about_counts(counts), "methods": records_of(result.table), "cautions": result.cautions}
     shown = result.details() if args.verbose or failure is not None else repr(result)
-    tell(shown, about, {path.name: path for path in written or []}, args.json)
+    files = {path.name: path for path in written or []}
+    if args.verbose or args.json or failure is not None:
+        tell(shown, about, files, args.json)
+    else:
+        print(f"{shown}\nopen {page}")
+        print("on your own counts: bayesnmf compare FILE", flush=True)
     if failure is not None:
         raise failure
     return INTERRUPTED if result.interrupted else SUCCESS

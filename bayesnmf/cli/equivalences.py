@@ -21,7 +21,9 @@ def run(args: Namespace) -> int:
     from bayesnmf.text import WIDTH
 
     counts, _ = read_counts_of(args)
-    found = equivalences(counts, args.rank, iterations=args.iterations, seed=args.seed, progress=not args.quiet)
+    found = equivalences(
+        counts, args.rank, iterations=args.iterations, seed=args.seed, progress=False if args.quiet else None
+    )
     # Written before printing, which a closed pipe may end; results are printed even if writing fails.
     _, failure = (None, None) if args.csv is None else writing.attempt(lambda: found.save(args.csv))
     if args.json:

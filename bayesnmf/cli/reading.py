@@ -49,7 +49,7 @@ def read_around(args: Namespace) -> dict[str, Any]:
 
 def how_to_run(args: Namespace) -> dict[str, Any]:
     """Return the seed, the folder that keeps the work, and whether progress is shown, as arguments of a function."""
-    return {"seed": args.seed, "checkpoint": args.checkpoint, "progress": not args.quiet}
+    return {"seed": args.seed, "checkpoint": args.checkpoint, "progress": False if args.quiet else None}
 
 
 def read_exposures(args: Namespace) -> dict[str, Any]:

@@ -30,6 +30,6 @@ def run(args: Namespace) -> int:
     groups = read_column(args.groups, "--groups")
     known = None if args.catalogue is None else match(fit, args.catalogue, least=LEAST_COSINE)
     report(fit, args.out, groups=groups, known=known, title=args.title, image_shape=args.image_shape,
-           progress=not args.quiet)  # fmt: skip
+           progress=False if args.quiet else None)  # fmt: skip
     tell(repr(fit), about_fit(fit), args.outputs, args.json)
     return SUCCESS

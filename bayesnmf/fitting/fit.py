@@ -66,7 +66,7 @@ def fit(
     layer: str | None = None,
     feature_labels: str | None = None,
     checkpoint: str | Path | Checkpoint | None = None,
-    progress: ProgressReport | bool = False,
+    progress: ProgressReport | bool | None = None,
 ) -> Fit:
     """Fit a Bayesian non-negative matrix factorisation of counts; issue a `ConvergenceWarning` if it did not converge.
 
@@ -120,8 +120,10 @@ def fit(
         Of AnnData, the column of ``var`` with the names of the features.
     checkpoint : str, path or Checkpoint, optional
         Folder that keeps the fit: the same call goes on after a crash to the same numbers (docs/checkpoints.md).
-    progress : bool or callable
-        Whether to show a bar, or a function of (label, done, total, objective).
+    progress : bool or callable, optional
+        Whether to show a line of progress on standard error, or a function of (label, done, total, objective). By
+        default there is one in a terminal or a notebook once the call has taken two seconds, unless the environment
+        variable BAYESNMF_PROGRESS is 0.
 
     Returns
     -------

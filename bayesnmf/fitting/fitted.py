@@ -171,7 +171,7 @@ class Fit(Readings):
         warmup: int = WARMUP,
         seed: int | None = None,
         threads: int | None = None,
-        progress: ProgressReport | bool = False,
+        progress: ProgressReport | bool | None = None,
     ) -> Fit:
         """Return the fit with draws beside its estimate, from which all its intervals and probabilities are read.
 

@@ -66,7 +66,7 @@ def with_intervals(
     draws: int | None = None,
     seed: int | None = None,
     threads: int | None = None,
-    progress: ProgressReport | bool = False,
+    progress: ProgressReport | bool | None = None,
 ) -> FitRecord:
     """Return a fit with what its intervals are read from; the given one stays as it is.
 
@@ -84,7 +84,7 @@ def with_intervals(
         Seed of the draws; by default that of the fit.
     threads : int, optional
         Number of threads, and of replicates that are fitted at once; what is drawn does not depend on it.
-    progress : bool or callable
+    progress : bool or callable, optional
         Progress report, as for `bayesnmf.fit`.
 
     Raises

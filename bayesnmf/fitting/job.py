@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from math import isfinite
+from multiprocessing import parent_process
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -178,61 +182,117 @@ def told_of_parameters(status: Status, *parameters: np.ndarray | None) -> Status
     return status if finite or status.reason == NOT_A_NUMBER else status._replace(converged=False, reason=NOT_FINITE)
 
 
-@contextmanager
-def progress_bar() -> Iterator[ProgressReport]:
-    """Show one line for each label: steps done and in all, elapsed and remaining time, and the current objective.
+VARIABLE = "BAYESNMF_PROGRESS"
+SILENT = 2.0  # seconds in which nothing is shown by default
+REFRESHED = 0.1  # seconds between two lines
+BAR = 20
 
-    In a terminal of 80 columns there is no bar and no remaining time: a line that is cut says less.
+
+class Reached(NamedTuple):
+    """How far something is, after how many seconds."""
+
+    done: int
+    total: int
+    objective: float
+    seconds: float
+
+
+class ProgressLine:
+    """One line about what goes on: a label, a bar, steps done and in all, elapsed and remaining time, the objective.
+
+    In a terminal and in a notebook the line is written again and again, and is gone in the end. Elsewhere there is a
+    line for each label, in the end. A narrow screen has no bar and no remaining time, and a label is cut instead of
+    numbers.
     """
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
-    file: Any = sys.stderr and Unread(sys.stderr)  # None without a standard error
-    console = Console(file=file, stderr=True)
-    narrow, wide = console.width < 60, console.width >= 120
-    room = console.width - (22 if narrow else 76 if wide else 36)  # for labels, which are cut instead of numbers
-    columns = (
-        TextColumn("{task.description:>28}" if wide else "{task.description}"),
-        *((BarColumn(bar_width=30),) if wide else ()),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        *((TimeRemainingColumn(),) if wide else ()),
-        *(() if narrow else (TextColumn("{task.fields[objective]}"),)),
-    )
-    with Progress(*columns, console=console) as bar:
-        tasks, reached, lock = dict[str, Any](), dict[str, int](), Lock()
+    def __init__(self, after: float = 0.0) -> None:
+        self._file: Any = sys.stderr and Unread(sys.stderr)  # None without a standard error
+        self._watched, self._shown = _is_watched(), ""
+        self._next, self._lock = time.monotonic() + after, Lock()
+        self._begun, self._reached = dict[str, float](), dict[str, Reached]()
 
-        def report(label: str, done: int, total: int, objective: float) -> None:
-            with lock:  # chains are threads, and two may be the first to report
-                show(label, done, total, objective)
+    def report(self, label: str, done: int, total: int, objective: float) -> None:
+        """Show how far something is; chains are threads, and may report at once."""
+        now = time.monotonic()
+        with self._lock:
+            if label not in self._begun:
+                self._begun[label] = now
+                for other, so_far in self._reached.items():  # has ended, mostly before its last step
+                    self._reached[other] = so_far._replace(total=so_far.done)
+            self._reached[label] = Reached(done, total, objective, now - self._begun[label])
+            if self._watched and now >= self._next:
+                self._next = now + REFRESHED
+                self._write(self._line(label))
 
-        def show(label: str, done: int, total: int, objective: float) -> None:
-            if label not in tasks:
-                for other, number in reached.items():  # has ended, mostly before its last step
-                    bar.update(tasks[other], completed=number, total=number)
-                    bar.stop_task(tasks[other])
-                reached.clear()
-                shown = label if len(label) <= room else f"{label[: max(room - 1, 1)]}…"
-                tasks[label] = bar.add_task(shown, total=total, objective="")
-            text = f"{objective:,.1f}" if isfinite(objective) else ""
-            bar.update(tasks[label], completed=done, total=total, objective=text)
-            reached[label] = done
+    def close(self) -> None:
+        """Clear the line, or write that of each label."""
+        with self._lock:
+            if self._watched and self._shown:
+                self._write("")
+                self._write("")  # from the beginning of the line
+            for label in () if self._watched else self._reached:
+                self._write(f"{self._line(label)}\n")
 
-        yield report
+    def _line(self, label: str) -> str:
+        done, total, objective, seconds = self._reached[label]
+        width = shutil.get_terminal_size().columns - 1
+        left = seconds * (total - done) / done if done else 0.0
+        parts = [f"{done}/{total}", _clock(seconds)]
+        parts += [f"{objective:,.1f}"] if isfinite(objective) and width >= 60 else []
+        if width >= 110:
+            filled = BAR * done // max(total, 1)
+            parts = [f"[{'#' * filled:<{BAR}}]", *parts, *([f"about {_clock(left)} left"] if left >= 1 else [])]
+        room = width - len(" ".join(parts)) - 1
+        return " ".join([label if len(label) <= room else f"{label[: max(room - 1, 1)]}…", *parts])
+
+    def _write(self, line: str) -> None:
+        """Write a line, in a terminal over the one before."""
+        if self._file is not None:
+            self._file.write(f"\r{line:<{len(self._shown)}}" if self._watched else line)
+            self._file.flush()
+            self._shown = line
 
 
-def progress_context(progress: ProgressReport | bool) -> Any:
-    """Return a context that provides a progress report: a bar, the caller's function, or none."""
+def _clock(seconds: float) -> str:
+    return str(timedelta(seconds=int(seconds)))
+
+
+def _is_watched() -> bool:
+    """Return whether standard error is a terminal, or a notebook's."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel") or bool(sys.stderr and sys.stderr.isatty())
+
+
+_SHOWING = Lock()  # one line at a time: what a call calls itself shows none
+
+
+@contextmanager
+def progress_line(after: float = 0.0) -> Iterator[ProgressReport]:
+    """Show progress on standard error, once `after` seconds have passed, unless something shows its own already."""
+    if not _SHOWING.acquire(blocking=False):
+        yield _no_report
+        return
+    line = ProgressLine(after)
+    try:
+        yield line.report
+    finally:
+        line.close()
+        _SHOWING.release()
+
+
+def _no_report(*_: Any) -> None:
+    pass
+
+
+def progress_context(progress: ProgressReport | bool | None) -> Any:
+    """Return a context that provides a progress report: a line, the caller's function, or none.
+
+    None is a line for what takes longer than `SILENT` seconds, where somebody sees it: in a terminal or a notebook, not
+    in a process that another one started for its work, and not if the environment variable BAYESNMF_PROGRESS is 0.
+    """
     check_progress(progress)
     if callable(progress):
         return nullcontext(progress)
-    if not progress:
-        return nullcontext(lambda *_: None)
-    return progress_bar()
+    if progress is None and _is_watched() and parent_process() is None and os.environ.get(VARIABLE) != "0":
+        return progress_line(SILENT)
+    return progress_line() if progress else nullcontext(_no_report)

@@ -151,6 +151,11 @@ class Page:
 
 def drawn(draw: Callable[[], Any], description: str) -> Figure:
     """Return a figure, as a picture within the page; `draw` returns its axes."""
+    return picture_of(png_of(draw), description)
+
+
+def png_of(draw: Callable[[], Any]) -> bytes:
+    """Return a figure as a PNG; `draw` returns its axes."""
     import matplotlib.pyplot as plt
 
     buffer = BytesIO()
@@ -160,6 +165,10 @@ def drawn(draw: Callable[[], Any], description: str) -> Figure:
         figure = next(ax for ax in np.ravel(draw()) if ax is not None).figure
         figure.savefig(buffer, dpi=DPI, bbox_inches="tight", format="png")
     plt.close(figure)
-    content = buffer.getvalue()
+    return buffer.getvalue()
+
+
+def picture_of(content: bytes, description: str) -> Figure:
+    """Return a PNG as a picture within the page."""
     width, height = (int.from_bytes(content[at : at + 4], "big") for at in (16, 20))  # of the PNG header
     return Figure(f"data:image/png;base64,{base64.b64encode(content).decode()}", description, width, height)

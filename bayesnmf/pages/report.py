@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import platform
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.needs import needed_for
 from bayesnmf.pages.checks import check_page, check_source, check_title
 from bayesnmf.pages.of_fit import page_of_fit
-from bayesnmf.pages.parts import Page, Section, Table, as_number, drawn
+from bayesnmf.pages.parts import Page, Section, Table, as_number, picture_of, png_of
 from bayesnmf.pages.reading import Given
 from bayesnmf.pages.words import WORDS, references_of, say, terms_in
 from bayesnmf.studies.comparison.comparing import SHORT, Comparison, figures_of, finding, measured, notes
@@ -45,7 +46,7 @@ def report(
     known: Match | None = None,
     selection: Selection | None = None,
     modes: Modes | None = None,
-    progress: ProgressReport | bool = False,
+    progress: ProgressReport | bool | None = None,
 ) -> Path:
     """Write one HTML file about a fit or a comparison, and return its path.
 
@@ -73,7 +74,7 @@ def report(
         Result of `bayesnmf.select`: what it prefers, and its scores; fits only.
     modes : Modes, optional
         Result of `bayesnmf.modes`: in how many fits from other starts each component comes back; fits only.
-    progress : bool or callable
+    progress : bool or callable, optional
         Progress report, as for `bayesnmf.fit`.
 
     Returns
@@ -147,8 +148,20 @@ def _without_controls(value: Any) -> Any:
     return type(value)(value.translate(CONTROLS)) if isinstance(value, str) else value
 
 
-def page_of_comparison(comparison: Comparison, image_shape: tuple[int, int] | None, told: ProgressReport) -> Page:
-    """Return the page."""
+def report_of_files(comparison: Comparison, path: Path, written: Sequence[Path]) -> Path:
+    """Write the page of a comparison with the figures that have been written to files, so that none is drawn again."""
+    kept = {each.stem: each.read_bytes() for each in written if each.suffix == ".png"}
+    write_text(path, render(with_glossary(page_of_comparison(comparison, None, lambda *_: None, kept))))
+    return path
+
+
+def page_of_comparison(
+    comparison: Comparison,
+    image_shape: tuple[int, int] | None,
+    told: ProgressReport,
+    kept: Mapping[str, bytes] = MappingProxyType({}),
+) -> Page:
+    """Return the page; figures that are kept are not drawn."""
     fits = comparison.fits
     first = next(iter(fits.values()))
     n, m = comparison.split.train.shape
@@ -156,7 +169,8 @@ def page_of_comparison(comparison: Comparison, image_shape: tuple[int, int] | No
     made = []
     for done, (name, draw) in enumerate(pictures.items()):
         told("report", done, len(pictures), np.nan)
-        made.append(drawn(draw, say(f"pictures.{name if name in WORDS['pictures'] else 'chains'}")))
+        content = kept[name] if name in kept else png_of(draw)
+        made.append(picture_of(content, say(f"pictures.{name if name in WORDS['pictures'] else 'chains'}")))
     told("report", len(pictures), len(pictures), np.nan)
     rows = [
         ["counts", f"{n:,} samples × {m:,} features to train on"],

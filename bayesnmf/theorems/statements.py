@@ -61,7 +61,7 @@ def equivalences(
     iterations: int = 20,
     seed: int = 0,
     effort: Effort | None = None,
-    progress: ProgressReport | bool = False,
+    progress: ProgressReport | bool | None = None,
 ) -> Equivalences:
     """Check every identity between the models, algorithms and bounds on these counts.
 
@@ -77,8 +77,8 @@ def equivalences(
         Seed; the same seed gives the same table.
     effort : Effort, optional
         Numbers of draws, gradient steps and particles, and the number of nonzero counts that they use.
-    progress : bool or callable
-        Whether to show a progress bar, or a function of (label, done, total, objective).
+    progress : bool or callable, optional
+        Progress report, as for `bayesnmf.fit`.
 
     Returns
     -------

@@ -18,7 +18,9 @@ from scipy.sparse import csr_array, save_npz
 import bayesnmf
 from bayesnmf import MAP, VI, cli
 from bayesnmf.cli import entry
+from bayesnmf.fitting import job
 from bayesnmf.options import METHODS, Gibbs
+from bayesnmf.pages import report
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.studies.comparison import comparing, measures
 from bayesnmf.studies.comparison.comparing import Settings
@@ -274,6 +276,7 @@ def test_a_backend_that_does_not_exist_is_refused_before_the_first_fit(capsys, t
 def without_figures(monkeypatch):
     """Figures are most of the work of a small comparison."""
     monkeypatch.setattr(comparing, "figures", lambda *_: [])
+    monkeypatch.setattr(report, "png_of", lambda _: bytes(24))
 
 
 @pytest.mark.parametrize("error", [ValueError("no such font"), KeyboardInterrupt()], ids=["value", "ctrl-c"])
@@ -316,9 +319,8 @@ def test_a_comparison_writes_its_files_and_prints_its_table(capsys, good, tmp_pa
     assert list(fitted.feature_names) == [f"f{j}" for j in range(6)]
     assert "gamma_poisson, rank 2: 18 samples × 6 features" in told
     assert "held-out/count, new rows" in told
-    flat = told.replace("\n", "")  # long paths are wrapped
-    for path in out.iterdir():
-        assert path.is_dir() or f"wrote {path}" in flat
+    assert told.endswith(f"\nopen {out / 'report.html'}\non your own counts: bayesnmf compare FILE\n")
+    assert "held-out/count, thinned" in (out / "report.html").read_text(encoding="utf-8")
     assert "counts trained on" in (out / "report.txt").read_text(encoding="utf-8")
 
 
@@ -332,7 +334,9 @@ def test_what_it_shows_is_what_compare_gives(capsys, good, tmp_path):
 
 
 @pytest.mark.usefixtures("without_figures")
-def test_progress_goes_to_standard_error(capsys, tmp_path):
+def test_progress_goes_to_standard_error(capsys, tmp_path, monkeypatch):
+    for name, value in {"_is_watched": lambda: True, "SILENT": 0.0, "REFRESHED": 0.0}.items():
+        monkeypatch.setattr(job, name, value)
     path = tmp_path / "counts.tsv.gz"
     path.write_bytes(gzip.compress(as_csv(COUNTS).replace(",", "\t").encode()))
     code, out, err = run(capsys, path, "--rank", "1", "--methods", "map", "--out", tmp_path / "out")

@@ -21,6 +21,7 @@ import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Gamma, HierarchicalGamma, Priors, ScaledDirichlet, cli
 from bayesnmf.cli import arguments, entry
 from bayesnmf.data.mutations import sbs96_types
+from bayesnmf.fitting import job
 from bayesnmf.options import METHODS
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.thinning import components_table, loadings_table
@@ -188,11 +189,14 @@ def test_an_unconverged_fit_is_written_and_warned_of_in_one_line(capsys, here):
     assert "not converged" in out
 
 
-def test_progress_is_on_standard_error(capsys, here):
+def test_progress_is_on_standard_error_of_a_terminal(capsys, here, monkeypatch):
+    assert run(capsys, "fit", "counts.csv", *QUICK[1:])[::2] == (0, "")
+    for name, value in {"_is_watched": lambda: True, "SILENT": 0.0, "REFRESHED": 0.0}.items():
+        monkeypatch.setattr(job, name, value)
     code, out, err = run(capsys, "fit", "counts.csv", *QUICK[1:])
     assert code == 0
-    assert "vi gamma_poisson" in err
-    assert "━" not in out
+    assert "\rvi gamma_poisson" in err
+    assert "\r" not in out
 
 
 def test_ctrl_c_writes_the_last_state(capsys, here, monkeypatch):
@@ -404,7 +408,8 @@ def test_compare_writes_a_page(capsys, here, monkeypatch):
     monkeypatch.setattr(measures, "MOST_SCORE_DRAWS", 200)
     code, out, _ = run(capsys, "compare", "counts.csv", "--rank", "2", "--methods", "map,vi", "--html", "all.html")
     assert code == 0
-    assert "wrote all.html" in out.replace("\n", "")
+    assert "open all.html\n" in out
+    assert not Path("results/report.html").exists()
     assert "held-out/count, thinned" in Path("all.html").read_text(encoding="utf-8")
 
 

@@ -5,19 +5,20 @@ import os
 import re
 import runpy
 import sys
-import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import smallfits
-from rich.progress import Progress
 
 import bayesnmf
 from bayesnmf import cli
 from bayesnmf.cli import arguments, entry
 from bayesnmf.cli.writing import leading
-from bayesnmf.fitting.job import progress_bar
+from bayesnmf.fitting import job
+from bayesnmf.fitting.job import progress_line
 from bayesnmf.pages.parts import Page
 from bayesnmf.pages.report import render
 
@@ -86,7 +87,7 @@ def test_what_is_printed_into_a_broken_standard_error_is_lost_without_an_error(w
     """As by `2>&1 | head -1`: the bar of progress ended the fit, whose result was lost."""
 
     def run(options):
-        with progress_bar() as report:
+        with progress_line() as report:
             report("fit", 1, 2, 0.0)
         if isinstance(words, ValueError):
             raise words
@@ -102,7 +103,7 @@ def test_what_is_printed_into_a_broken_standard_error_is_lost_without_an_error(w
 @pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
 def test_a_fit_goes_on_if_nobody_reads_its_progress(monkeypatch):
     monkeypatch.setattr(sys, "stderr", broken := broken_pipe())
-    with progress_bar() as report:
+    with progress_line() as report:
         report("fit", 1, 2, 0.0)
     assert os.path.samestat(os.fstat(broken.fileno()), os.stat(os.devnull)), "the closed pipe was met, and left"
     broken.close()
@@ -110,7 +111,7 @@ def test_a_fit_goes_on_if_nobody_reads_its_progress(monkeypatch):
 
 def test_a_line_of_what_has_ended_is_complete(capsys):
     """A start mostly ends before its last step, and the next one begins; the last line shows how far it came."""
-    with progress_bar() as report:
+    with progress_line() as report:
         report("vi start 0", 100, 5000, -1.0)
         report("vi", 3, 5000, -1.0)
     first, second = [line for line in capsys.readouterr().err.splitlines() if "vi" in line]
@@ -118,19 +119,92 @@ def test_a_line_of_what_has_ended_is_complete(capsys):
     assert "3/5000" in second.replace(" ", "")
 
 
-def test_chains_that_report_at_once_have_one_line(capsys, monkeypatch):
-    """Chains are threads: while the first one makes the line, others ask whether there is one."""
-    make = Progress.add_task
-    monkeypatch.setattr(Progress, "add_task", lambda *given, **more: (time.sleep(0.05), make(*given, **more))[1])
-    with progress_bar() as report, ThreadPoolExecutor(4) as chains:
+def test_chains_that_report_at_once_have_one_line(capsys):
+    with progress_line() as report, ThreadPoolExecutor(4) as chains:
         list(chains.map(lambda chain: report("gibbs", 1 + chain, 14000, -1.0), range(4)))
     assert len([line for line in capsys.readouterr().err.splitlines() if "gibbs" in line]) == 1
+
+
+class Watched(io.StringIO):
+    """What stands for a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Return what stands for a terminal, in which everything is shown at once."""
+    monkeypatch.setattr(job, "SILENT", 0.0)
+    monkeypatch.setattr(job, "REFRESHED", 0.0)
+    monkeypatch.delenv("BAYESNMF_PROGRESS", raising=False)
+    return Watched()
+
+
+def test_a_terminal_has_one_line_that_is_gone_in_the_end(terminal, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with progress_line() as report:
+        for done in range(3):
+            report("a long label of what goes on", done, 2, -1.0)
+        report("short", 1, 2, -1.0)
+    first, *lines, last = terminal.getvalue().split("\r")
+    assert "\n" not in terminal.getvalue()
+    assert first == last == ""
+    assert [line.split(" 0:")[0].rstrip() for line in lines[:-1]] == [
+        *(f"a long label of what goes on {done}/2" for done in range(3)),
+        "short 1/2",
+    ]
+    assert len(lines[3]) == len(lines[2]), "spaces are written over what stood there"
+    assert lines[-1].strip() == ""
+
+
+COUNTS = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]]
+
+
+@pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.FitWarning")
+def test_by_default_a_line_is_shown_where_somebody_sees_it(terminal, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", terminal)
+    fit = partial(bayesnmf.fit, COUNTS, rank=1, seed=0)
+    fit()
+    assert "gamma_poisson" in terminal.getvalue()
+    for silent in (lambda: fit(progress=False), lambda: fit(progress=lambda *_: None)):
+        terminal.seek(0)
+        terminal.truncate()
+        silent()
+        assert terminal.getvalue() == ""
+    monkeypatch.setenv("BAYESNMF_PROGRESS", "0")
+    fit()
+    assert terminal.getvalue() == ""
+    monkeypatch.delenv("BAYESNMF_PROGRESS")
+    monkeypatch.setattr(job, "SILENT", 100.0)
+    fit()
+    assert terminal.getvalue() == "", "not before a call has taken a while"
+    monkeypatch.setattr(job, "SILENT", 0.0)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    fit()
+    assert sys.stderr.getvalue() == "", "a file is no terminal"
+
+
+def test_what_a_call_calls_itself_shows_no_line_of_its_own(terminal, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with progress_line() as outer, job.progress_context(None) as inner:
+        inner("inner", 1, 2, 0.0)
+        outer("outer", 1, 2, 0.0)
+    assert "inner" not in terminal.getvalue()
+    assert "outer" in terminal.getvalue()
+
+
+def test_a_notebook_is_watched(monkeypatch):
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=0)))
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with job.progress_context(None) as report:
+        assert report is not job._no_report
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_no_number_of_a_bar_is_cut(width, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
-    with progress_bar() as report:
+    with progress_line() as report:
         report("vi gamma_poisson, start 1, exchanges of components, other start", 2000, 2000, -1238504.8)
     (line,) = [each for each in capsys.readouterr().err.splitlines() if each.strip()]
     assert len(line.rstrip()) <= width

@@ -398,7 +398,7 @@ def test_a_label_of_exchanges_fits_in_80_columns():
             drawn, rank=4, method="gibbs", seed=0, options=options, progress=lambda label, *_: labels.add(label)
         )
     assert "start by vi gamma_poisson, exchanges" in labels
-    assert max(map(len, labels)) <= 44  # what `progress_bar` has for it
+    assert max(map(len, labels)) <= 44  # what `progress_line` has for it
 
 
 def test_kept_strides_hold_no_more_than_their_steps():

@@ -433,7 +433,7 @@ def calibrate(
     options: Options | None = None,
     seed: int = 0,
     checkpoint: str | Path | Checkpoint | None = None,
-    progress: ProgressReport | bool = False,
+    progress: ProgressReport | bool | None = None,
 ) -> Calibration:
     """Calibrate a method by simulation: rank true values among posterior draws.
 
@@ -464,7 +464,7 @@ def calibrate(
         Seed of the simulations and the fits.
     checkpoint : str, path or Checkpoint, optional
         Folder that keeps the simulations that are done; `simulations` may be larger in a later call.
-    progress : bool or callable
+    progress : bool or callable, optional
         Progress report, as for `bayesnmf.fit`. Ctrl-C returns the simulations done so far.
 
     Returns

@@ -70,16 +70,20 @@ if TYPE_CHECKING:
 
 SAME, NARROW, WIDE = 0.95, 0.85, 0.95  # a cosine of the same component; shares held by an interval of 90 %
 HELD_OUT = {"thinned": "held-out counts", "withheld": "new samples"}
+OPENINGS = ("of ", "the ", "not ", "other ")  # of sentences that do not begin with the name of a method
 SURE = 2  # standard errors by which a method must be behind the best
 
 
 def finding(table: pd.DataFrame, reference: str) -> list[str]:
-    """Return what the table says about components, intervals, chains, predictions and other starts, a sentence each."""
+    """Return what the table says: of components, of intervals, and of predictions, at most a sentence each."""
     others = table.drop(index=reference)
-    of_reference = [_components(others, reference), _intervals(others, reference)]
-    sentences = [*of_reference, _chains(table)]
-    sentences += [_predictions(table, kind, what) for kind, what in HELD_OUT.items()] + [_starts(table)]
-    return [sentence for sentence in sentences if sentence]
+    told = (
+        (_components(others, reference), _starts(table)),
+        (_intervals(others, reference), _chains(table)),
+        [_predictions(table, kind, what) for kind, what in HELD_OUT.items()],
+    )
+    joined = [f"{'; '.join(filter(None, parts))}." for parts in told if any(parts)]
+    return [each[0].upper() + each[1:] if each.startswith(OPENINGS) else each for each in joined]
 
 
 def _components(others: pd.DataFrame, reference: str) -> str:
@@ -93,7 +97,7 @@ def _components(others: pd.DataFrame, reference: str) -> str:
         found = f"{_listed(same)} found the components of {reference} (cosine at least {_cosine(same.min())})"
     least = ", ".join(f"{_cosine(value)} for {name}" for name, value in apart.items())
     lost = f"{_listed(apart)} did not find all components of {reference} (least cosine {least})" if len(apart) else ""
-    return f"{'; '.join(part for part in (found, lost) if part)}."
+    return "; ".join(filter(None, (found, lost)))
 
 
 def _intervals(others: pd.DataFrame, reference: str) -> str:
@@ -106,7 +110,7 @@ def _intervals(others: pd.DataFrame, reference: str) -> str:
         parts.append(f"those of {name} hold {share:.0%}{more} ({verdict})")
     if not parts:
         return ""
-    return f"Of the draws of {reference}, 90 % intervals should hold 90 %: {'; '.join(parts)}."
+    return f"of the draws of {reference}, 90 % intervals should hold 90 %: {', '.join(parts)}"
 
 
 def _chains(table: pd.DataFrame) -> str:
@@ -116,8 +120,8 @@ def _chains(table: pd.DataFrame) -> str:
         return ""
     figures = f"R-hat at most {r_hats.max():.3f}, effective sample size at least {sizes.min():.0f}"
     if r_hats.max() <= R_HAT_LIMIT and sizes.min() >= ESS_LIMIT:
-        return f"The chains of {_listed(r_hats)} have mixed ({figures})."
-    return f"Not all chains have mixed ({figures}): what is said of their intervals is provisional."
+        return f"the chains of {_listed(r_hats)} have mixed ({figures})"
+    return f"not all chains have mixed ({figures}), so that what is said of their intervals is provisional"
 
 
 def _predictions(table: pd.DataFrame, kind: str, what: str) -> str:
@@ -127,10 +131,11 @@ def _predictions(table: pd.DataFrame, kind: str, what: str) -> str:
         return ""
     best: Any = behind.index[0]
     se: Any = table[f"heldout_{kind}_behind_se"]
-    told = ", ".join(f"{name} {value:.3f} ± {se[name]:.3f}" for name, value in behind.iloc[1:].items())
-    alike = behind.iloc[1:][~(behind.iloc[1:] > SURE * se[behind.index[1:]])]
-    unsure = f", but {_listed(alike)} within two standard errors as well" if len(alike) else ""
-    return f"{best} predicts {what} best{unsure}; behind it, in nats for each count: {told}."
+    worse = behind.iloc[1:] > SURE * se[behind.index[1:]]
+    alike, worse = behind.iloc[1:][~worse], behind.iloc[1:][worse]
+    parts = [f"{_listed(alike)} as good within two standard errors"] if len(alike) else []
+    parts += [f"{name} behind by {value:.2g} ± {se[name]:.2g} nats a count" for name, value in worse.items()]
+    return f"{best} predicts {what} best ({', '.join(parts)})"
 
 
 def _starts(table: pd.DataFrame) -> str:
@@ -139,10 +144,10 @@ def _starts(table: pd.DataFrame) -> str:
     if not len(starts):
         return ""
     if starts.min() >= SAME:
-        return f"Other starts led to the same components (cosine at least {_cosine(starts.min())})."
+        return f"other starts led to the same components (cosine at least {_cosine(starts.min())})"
     return (
-        f"Other starts led to other components (cosine down to {_cosine(starts.min())}): all this is about one of "
-        "several factorisations, which bayesnmf.modes counts."
+        f"other starts led to other components (cosine down to {_cosine(starts.min())}), so all this is about one of "
+        "several factorisations, which bayesnmf.modes counts"
     )
 
 
@@ -168,7 +173,7 @@ SHOWN_ROWS = 4
 NOTE = "posterior around one mode; chains started from the fit"
 NOTE_OF_PARTICLES = "draws of independent runs from the prior, resampled by their estimates of p(X)"
 UNKNOWN = "unknown"
-TREE, TABLE, REPORT = "compare.nc", "table.csv", "report.txt"
+TREE, TABLE, REPORT, PAGE = "compare.nc", "table.csv", "report.txt", "report.html"
 FIGURES = ("components", "objectives", "agreement", "loadings_intervals")
 
 
@@ -208,7 +213,7 @@ class Comparison(Shown):
     def card(self) -> Card:
         """Return what was found, and the measures that say so: a column for each method."""
         found = finding(self.table, reference := reference_of(self.fits))
-        shown = f"in nats; last rows: against {reference}; found.details(), or --verbose, shows all measures"
+        shown = f"in nats; last rows: against {reference}; found.details(), or --verbose, shows more"
         calls = [
             "print(found.details())  # all measures, and how they were made",
             "bayesnmf.plots.components(found.fits)",
@@ -272,6 +277,7 @@ def file_names() -> list[str]:
         TREE,
         TABLE,
         REPORT,
+        PAGE,
         *factors,
         *(f"{name}.png" for name in (*FIGURES, *(f"chains_{name}" for name in methods_with("draws")))),
     ]
@@ -448,7 +454,7 @@ def compare(
     feature_exposure: Any = None,
     out: str | Path | None = None,
     checkpoint: str | Path | Checkpoint | None = None,
-    progress: ProgressReport | bool = False,
+    progress: ProgressReport | bool | None = None,
 ) -> Comparison:
     """Fit one model by several methods and compare the fits under the same conditions.
 
@@ -484,7 +490,7 @@ def compare(
         that cannot be written to is refused before the first fit; later failures to save are reported as cautions.
     checkpoint : str, path or Checkpoint, optional
         Folder that keeps every fit: the same call goes on, and skips fits that had ended.
-    progress : bool or callable
+    progress : bool or callable, optional
         Progress report, as for `bayesnmf.fit`.
 
     Returns

@@ -197,7 +197,7 @@ def select(
     row_exposure: Any = None,
     feature_exposure: Any = None,
     checkpoint: str | Path | Checkpoint | None = None,
-    progress: ProgressReport | bool = False,
+    progress: ProgressReport | bool | None = None,
 ) -> Selection:
     """Rank models, numbers of components and noises by held-out entries or counts, evidence or stability.
 
@@ -252,7 +252,7 @@ def select(
         Multiplies the expected counts of each feature, as for `bayesnmf.fit`.
     checkpoint : str, path or Checkpoint, optional
         Folder that keeps every fit, so that the same call goes on.
-    progress : bool or callable
+    progress : bool or callable, optional
         Progress report, as for `bayesnmf.fit`. Ctrl-C returns what can be compared.
 
     Returns

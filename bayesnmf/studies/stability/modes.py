@@ -335,7 +335,9 @@ class Modes(Shown):
         pool = pool_components(self.run_components, self.run_sizes, self.runs.index.to_numpy(), free)
         return form_consensus(best, pool, len(self.runs), density, neighbourhood, self.seed)
 
-    def evidence(self, fit: Fit, *, jobs: int | None = None, progress: ProgressReport | bool = False) -> ModeEvidence:
+    def evidence(
+        self, fit: Fit, *, jobs: int | None = None, progress: ProgressReport | bool | None = None
+    ) -> ModeEvidence:
         """Return the evidence of each mode, and of modes that no start found, from a fit by ``method="smc"``.
 
         A run by the options of the modes starts from each draw and ends in the draw's mode
@@ -349,7 +351,7 @@ class Modes(Shown):
             converged.
         jobs : int, optional
             Number of runs side by side, by default one for each core; results do not depend on it.
-        progress : bool or callable
+        progress : bool or callable, optional
             Progress report, as for `bayesnmf.fit`.
 
         Returns
@@ -449,7 +451,7 @@ def modes(
     seed: int = 0,
     jobs: int | None = None,
     checkpoint: str | Path | Checkpoint | None = None,
-    progress: ProgressReport | bool = False,
+    progress: ProgressReport | bool | None = None,
 ) -> Modes:
     """Fit from many random starts; return the different factorisations, how good each is, and what comes back in all.
 
@@ -501,7 +503,7 @@ def modes(
         Number of fits side by side, by default one for each core; results do not depend on it.
     checkpoint : str, path or Checkpoint, optional
         Folder that keeps the fits; the same call makes those that are missing. `starts`, `threshold`, … may differ.
-    progress : bool or callable
+    progress : bool or callable, optional
         Progress report, as for `bayesnmf.fit`. Ctrl-C returns the modes of the runs that have ended, if any.
 
     Returns
