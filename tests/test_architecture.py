@@ -15,11 +15,11 @@ FILES = sorted([*(ROOT / "bayesnmf").rglob("*.py"), *(ROOT / "models").rglob("*.
 
 # Rooms from the ground up: a file imports only what stands in its own room or in one before it, inside functions too.
 ROOMS = [
-    "models", "groups", "needs", "types", "text", "checks", "writing", "cards", "questions", "places",
-    "kernels.cpu", "kernels.gpu", "noise", "priors", "options", "data", "data.blocks", "datasets", "inference",
-    "inference.blocked", "inference.checkpoints", "inference.ascent", "inference.response", "inference.marginal",
-    "inference.starts", "inference.device", "inference.sampling", "inference.tempering", "results", "fitting", "tl",
-    "assessment", "theorems", "studies", "studies.stability", "studies.selection", "studies.calibration", "estimators", "plots",
+    "models", "groups", "needs", "types", "text", "checks", "writing", "cards", "questions", "places", "kernels.cpu",
+    "kernels.gpu", "noise", "priors", "options", "data", "data.blocks", "datasets", "inference", "inference.blocked",
+    "inference.checkpoints", "inference.ascent", "inference.response", "inference.marginal", "inference.starts",
+    "inference.device", "inference.sampling", "inference.tempering", "results", "fitting", "tl", "assessment",
+    "theorems", "studies", "studies.stability", "studies.selection", "studies.calibration", "estimators", "plots",
     "studies.comparison", "pages", "cli", "__main__",
 ]  # fmt: skip
 
