@@ -63,7 +63,7 @@ html_show_copyright = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_use_index = False
-html_sidebars = {name: [] for name in ("index", "gallery", "glossary")}  # no pages stand below them
+html_sidebars = {name: [] for name in ("index", "get_started", "gallery", "glossary")}  # no pages stand below them
 html_theme_options = {
     "logo": {"text": f"bayesnmf {version}"},
     "header_links_before_dropdown": 8,
