@@ -76,6 +76,26 @@ def test_a_wrong_name_or_keyword_is_found(tmp_path):
             test_names_and_keywords_exist(page)
 
 
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_line_of_code_scrolls_sideways(page):
+    """Comments stand alone: those behind code are what a narrow screen hides."""
+    narrow = from_site("narrow")
+    assert all(map(narrow.is_narrow, narrow.blocks(page))), "run python docs/narrow.py"
+
+
+def test_code_is_made_narrow():
+    narrow = from_site("narrow")
+    wide = "if x:\n    call(first_argument, second_argument, third_argument=4)   # what comes of it\n"
+    assert not narrow.is_narrow(wide)
+    made = narrow.narrowed(wide)
+    assert made == "if x:\n    # what comes of it\n    call(first_argument, second_argument, third_argument=4)\n"
+    assert narrow.narrowed(made) == made
+    long = narrow.narrowed(f"f(x)  # {'word ' * 20}\n")
+    assert narrow.is_narrow(long)
+    assert long.count("word") == 20
+    assert ast.dump(ast.parse(long)) == ast.dump(ast.parse("f(x)"))
+
+
 # --- what the site shows ---------------------------------------------------------------------------------------------
 
 
