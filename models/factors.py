@@ -51,7 +51,7 @@ def draw(name: str, prior: Prior, *families: str, **sizes: int) -> jax.Array:
         Name of the site.
     prior : mapping or "parameter"
         Hyperparameters: ``{"shape": a, "rate": b}``, ``{"concentration": α}`` or another mapping of the table of
-        `bayesnmf.models.factors`.
+        this module.
     *families : str
         Families that the model allows here: "gamma", "dirichlet", "scaled dirichlet", "parameter".
     **sizes : int

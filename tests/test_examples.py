@@ -20,7 +20,8 @@ def public() -> dict:
 
 PUBLIC = public()
 SLOW = {  # examples of more than a second; the first two compile the NumPyro programs of all models for half a minute
-    f"bayesnmf.{name}" for name in ("Equivalences", "equivalences", "report", "Batch", "Consensus", "compare", "select")
+    f"bayesnmf.{name}"
+    for name in ("Equivalences", "NUTS", "equivalences", "report", "Batch", "Consensus", "compare", "select")
 }
 
 

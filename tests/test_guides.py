@@ -165,6 +165,26 @@ def test_pages_of_objects_differ_in_more_than_case():
     assert len(places) == len(set(places)) > 80
 
 
+def test_pages_of_the_api_point_to_no_page_that_is_not_there():
+    """What is inside the package has none: its docstring is shown where it is pointed to."""
+    reference = from_site("reference")
+    lost = {}
+    for name in reference.on_pages():
+        text = reference.without_inside(inspect.getdoc(reference.find(name)) or "")
+        named = {each.rstrip(".") for each in re.findall(r"`(bayesnmf\.[\w.]+)`", text)}
+        if beyond := named - reference.on_pages():
+            lost[name] = beyond
+    assert not lost
+
+
+def test_the_docstring_of_an_inner_function_stands_where_it_is_pointed_to():
+    reference = from_site("reference")
+    text = reference.without_inside(inspect.getdoc(bayesnmf.Fit.expected))
+    assert "see `" not in text
+    assert "rows, features : iterable of names, optional" in text
+    assert "fit : Fit" not in text
+
+
 def test_code_that_names_a_public_object_links_to_its_page():
     pytest.importorskip("sphinx")
     target_of = from_site("docstrings").target_of

@@ -178,7 +178,7 @@ class Agreement(Shown):
     Attributes
     ----------
     table : DataFrame
-        One row for each fit and quantity; `bayesnmf.assessment.agreement.COLUMNS` explains the columns.
+        One row for each fit and quantity.
     reference : str
         Label of the fit that the others are compared with.
     interval : float

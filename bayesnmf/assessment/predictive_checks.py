@@ -58,7 +58,7 @@ class PredictiveChecks(Shown):
     Attributes
     ----------
     table : DataFrame
-        One row for each statistic (`bayesnmf.assessment.predictive_checks.SCALARS` explains them): the observed value;
+        One row for each statistic (docs/reliability.md): the observed value;
         mean, low and high of what a right model would show, fitted as the counts were; p_value, the probability that it
         lies further out, and p_adjusted, that any of the statistics has a p-value as small. NaN without refits. The
         structure is judged by itself, by drawn signs of residuals, and has no p_adjusted.

@@ -70,6 +70,14 @@ def fit(
 ) -> Fit:
     """Fit a Bayesian non-negative matrix factorisation of counts; issue a `ConvergenceWarning` if it did not converge.
 
+    `counts` and `rank` are enough. What else there is, in groups:
+
+    - the counts: `row_names`, `feature_names`, `layer` and `feature_labels` (of AnnData), `observed` and `missing`;
+    - the model: `model`, `noise`, `row_exposure`, `feature_exposure`, `weights` (of several matrices);
+    - what is known: `fixed_components` and their `drift`, `seeds`;
+    - what rows differ in: `formula` and `covariates`, `batch`;
+    - the computation: `method` and its `options`, `seed`, `checkpoint`, `progress`.
+
     Parameters
     ----------
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path, paths or Blocks, (n, m)
@@ -146,6 +154,20 @@ def fit(
     >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
     >>> fit.loadings.shape, fit.components.shape
     ((4, 2), (2, 3))
+
+    From a frame, with a method and its options:
+
+    >>> frame = bayesnmf.datasets.cells().to_frame()
+    >>> chains = bayesnmf.Gibbs(chains=2, warmup=20, draws=50)
+    >>> fit = bayesnmf.fit(frame[["CD3D", "LYZ", "NKG7"]], rank=2, method="gibbs", seed=0, options=chains)
+    >>> fit.feature_names.tolist()
+    ['CD3D', 'LYZ', 'NKG7']
+
+    From a file:
+
+    >>> frame.to_csv("cells.csv")
+    >>> bayesnmf.fit("cells.csv", rank=2, method="map", seed=0).row_names[0]
+    'ATGCCAGAACGACT'
     """
     program = model if callable(model) else None
     if program is None:

@@ -43,7 +43,7 @@ class MAP:
         seeds do, each word is a start that has these features.
         At the end of a fit from "svd" or "descent", two components are merged and a third is split as long as this
         raises the objective: components that carry nothing of their own; any, if counts are few (nonzeros and 20 times
-        rows and features, times K, up to 400,000; `bayesnmf.inference.starts.exchanging`).
+        rows and features, times K, up to 400,000).
     basis : {"natural", "log"} or None
         Basis in which the mode is taken. "natural" needs every shape and concentration to be at least 1; "log" is the
         log (softmax) basis, in which the density includes the Jacobian. None is "natural" if the priors allow it, else
@@ -394,8 +394,11 @@ class NUTS:
     Examples
     --------
     >>> import bayesnmf
-    >>> bayesnmf.NUTS(chains=4, draws=1000).chains
-    4
+    >>> counts = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]]
+    >>> options = bayesnmf.NUTS(chains=2, warmup=20, draws=30)
+    >>> fit = bayesnmf.fit(counts, rank=1, method="nuts", seed=0, options=options)
+    >>> fit.posterior.components.shape
+    (2, 30, 1, 3)
     """
 
     priors: Priors = field(default_factory=Priors)

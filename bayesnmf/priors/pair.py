@@ -17,7 +17,7 @@ from bayesnmf.types import Array
 
 @dataclass(frozen=True, eq=False)
 class Priors:
-    """Priors of both sides; None is the model's default (table in `bayesnmf.priors.specification`).
+    """Priors of both sides; None is the model's default (docs/models.md).
 
     Parameters may be from 1e-100 to 1e8 and rates up to 1e100 (in float32 from 1e-20, and rates up to 1e20); the flat
     prior Gamma(1, 0) is allowed too. Large shapes or concentrations a make the objective less accurate, since it

@@ -55,6 +55,11 @@ class LinkCode(SphinxTransform):
                 link += node
 
 
+def show_inside(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Put what an inner function says in the place of a pointer to it, before numpydoc reads the docstring."""
+    lines[:] = reference.without_inside("\n".join(lines)).split("\n")
+
+
 def link_guides(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Replace paths of guides in a docstring by their titles, which link to them."""
     lines[:] = [GUIDE.sub(r":doc:`/\1`", line) for line in lines]
@@ -76,6 +81,7 @@ def hide_signature(app: Sphinx, what: str, name: str, *rest: Any) -> tuple[str, 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect all of it."""
     app.add_transform(LinkCode)
+    app.connect("autodoc-process-docstring", show_inside, priority=400)
     app.connect("autodoc-process-docstring", link_guides, priority=600)
     app.connect("autodoc-process-signature", hide_signature)
     app.connect("missing-reference", resolve_home)

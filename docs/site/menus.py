@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from repository import ROOT
@@ -23,28 +24,29 @@ BELOW = {
                              "benchmarks/agreement/README"),
     "benchmarks/agreement/README.md": ("benchmarks/agreement/*",),
 }  # fmt: skip
-GUIDES = {
-    "Begin": ("which_call", "fields/README"),
-    "Bring your counts": ("input", "on_disk", "several"),
-    "Fit them": (
-        "algorithms",
-        "programs",
-        "combinations",
-        "noise",
-        "batches",
-        "covariates",
-        "checkpoints",
-        "command_line",
-        "speed",
-    ),
-    "Choose and check": ("ranks", "modes", "posteriors", "reliability", "main_job"),
-}
+GUIDES = {  # pages with the nouns by which menus name them
+    "Begin": {"which_call": "Which call", "fields/README": "Fields"},
+    "Counts": {"input": "Input", "on_disk": "Counts on disk", "several": "Several matrices"},
+    "Models": {
+        "noise": "Noise", "batches": "Batches", "covariates": "Covariates", "programs": "NumPyro programs",
+        "combinations": "What goes with what",
+    },
+    "Computation": {
+        "algorithms": "Methods", "speed": "Speed and size", "checkpoints": "Checkpoints",
+        "command_line": "Command line",
+    },
+    "Choice and checks": {
+        "ranks": "Ranks", "modes": "Modes", "posteriors": "Intervals", "reliability": "Checks",
+        "main_job": "Comparison of methods",
+    },
+}  # fmt: skip
 PROJECT = ("readme", "contributing", "changelog", "source/CITATION.cff")
 
 
-def toctree(names: tuple[str, ...], *options: str) -> str:
-    """Return a list of pages, as Sphinx reads it."""
-    return "\n".join(["```{toctree}", *options, "", *(f"/{name}" for name in names), "```", ""])
+def toctree(names: Sequence[str], *options: str) -> str:
+    """Return a list of pages, by their paths or as "title </path>", as Sphinx reads it."""
+    entries = (name if name.endswith(">") else f"/{name}" for name in names)
+    return "\n".join(["```{toctree}", *options, "", *entries, "```", ""])
 
 
 def menu_of(page: str) -> str:
@@ -54,7 +56,10 @@ def menu_of(page: str) -> str:
 
 def made_pages() -> dict[str, str]:
     """Return the pages that lead to others, by their place on the site."""
-    guides = "\n".join(f"## {title}\n\n{toctree(names, ':maxdepth: 1')}" for title, names in GUIDES.items())
+    guides = "\n".join(
+        f"## {title}\n\n{toctree([f'{noun} </{name}>' for name, noun in names.items()], ':maxdepth: 1')}"
+        for title, names in GUIDES.items()
+    )
     about = "Each guide does one thing, with the calls for it and what they gave on real data."
     return {
         "tutorials.md": tutorials(),

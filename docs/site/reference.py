@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator
-from functools import reduce
+from functools import cache, reduce
 from pydoc import locate
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import gallery
 from gallery_page import body_of
@@ -173,6 +174,44 @@ def made_pages() -> dict[str, str]:
         made[f"reference/{title}.rst"] = page_of_group(group, names)
         made |= {f"{page(name)}.rst": page_of_object(name) for name in names}
     return made
+
+
+INSIDE = re.compile(r"\s?\((?:see )?`(bayesnmf\.[\w.]+)`\)")
+SEEN_INSIDE = re.compile(r"(?:[;,:]?\s+[sS]ee|;)\s`(bayesnmf\.[\w.]+)`(?:\s+for\s[^.]*)?\.?(?=\n|$)")
+OWN_FIT = re.compile(r"^fit : .*\n(?: +.*\n)*", re.MULTILINE)
+
+
+@cache
+def on_pages() -> frozenset[str]:
+    """Return the public names that have a page, those of methods and properties, and those of groups."""
+    objects = {name for group in GROUPS.values() for name, _ in entries(group)}
+    classes = [name for name in objects if inspect.isclass(find(name))]
+    members = {f"{name}.{each}" for name in classes for each in members_of(cast(type, find(name)))}
+    groups = {f"bayesnmf.{name}" for name in ("datasets", "models", "options", "plots", "priors", "results", "tl")}
+    return frozenset(objects | members | groups | {"bayesnmf.__version__"})
+
+
+def without_inside(text: str) -> str:
+    """Return a docstring for the site, which has no pages of what is inside the package.
+
+    A pointer to the function that does the work becomes the rest of its docstring, without the fit that it takes. One
+    to a module goes.
+    """
+    told = ""
+
+    def show(match: re.Match[str]) -> str:
+        nonlocal told
+        if match[1] in on_pages():
+            return match[0]
+        inner = locate(match[1])
+        if not inspect.ismodule(inner):
+            told = OWN_FIT.sub("", (inspect.getdoc(inner) or "").partition("\n")[2])
+        told = told.replace("Parameters\n----------\n\n", "")
+        return "" if "See" in match[0] else "."
+
+    text = SEEN_INSIDE.sub(show, text)
+    text = f"{text.rstrip()}\n{told}" if told else text
+    return INSIDE.sub(lambda match: match[0] if match[1] in on_pages() else "", text)
 
 
 def page(name: str) -> str:

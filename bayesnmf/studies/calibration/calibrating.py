@@ -208,7 +208,7 @@ class Calibration(Shown):
     size, rank : (n, m), int
         Size and rank of the simulated counts.
     quantities : tuple of str
-        Names of the ranked quantities, from `bayesnmf.studies.calibration.QUANTITIES`.
+        Names of the ranked quantities.
     ranks : ndarray of int (simulations, quantities)
         Number of draws below the truth, 0 … L.
     draws : int

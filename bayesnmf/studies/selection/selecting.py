@@ -221,7 +221,7 @@ def select(
     noise : str, Noise, mapping of matrices to one each, or an iterable of them
         Noise of the fits, as for `bayesnmf.fit`, one with "stability", with "masked" several to compare.
     criterion : {"masked", "heldout", "evidence", "stability"} or Criterion, optional
-        Of modules of `bayesnmf.studies.selection`. "masked", the default: log-likelihood of entries held out as
+        "masked", the default: log-likelihood of entries held out as
         missing; "heldout": that of held-out counts (`held_out`); "evidence": probability of the counts, for small data
         (`by_evidence`); "stability": the largest rank whose components return (`by_stability`).
     splits : int, optional

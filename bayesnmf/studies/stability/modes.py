@@ -208,7 +208,7 @@ class Modes(Shown):
         with the best run of its mode), ``converged``, ``iterations``, ``seconds`` and ``seed``.
     components : DataFrame
         Row for each component of each mode: share of the counts; number of ``runs`` in which it comes back,
-        ``recurrence``, ``closeness`` and ``least`` (`bayesnmf.studies.stability.modes` has the formulas); the
+        ``recurrence``, ``closeness`` and ``least`` (docs/modes.md); the
         component of the best mode that is matched to it, and their cosine.
     fits : list of Fit
         Best fit of each mode.
@@ -291,7 +291,7 @@ class Modes(Shown):
     def cosines(self, mode: int = 0) -> pd.DataFrame:
         """Return the cosine of each component of a mode with its match in each run: runs × components.
 
-        `bayesnmf.studies.stability.modes` explains how components are matched; the table `components` summarises the
+        Components are matched with the largest total cosine (docs/modes.md); the table `components` summarises the
         cosines.
 
         Parameters
@@ -340,8 +340,7 @@ class Modes(Shown):
     ) -> ModeEvidence:
         """Return the evidence of each mode, and of modes that no start found, from a fit by ``method="smc"``.
 
-        A run by the options of the modes starts from each draw and ends in the draw's mode
-        (`bayesnmf.studies.stability.mode_evidence` has the reasons and the formulas).
+        A run by the options of the modes starts from each draw and ends in the draw's mode.
 
         Parameters
         ----------
