@@ -240,6 +240,7 @@ def scanpy_of_guides() -> SimpleNamespace:
 
 # What a page alone needs besides, by name; and what stands for the paths of other machines.
 OF_PAGES: dict[str, Any] = {
+    "README.md": lambda: {"other": other_matrix(6).iloc[:1].reindex(bayesnmf.datasets.cells().row_names).fillna(2)},
     "docs/command_line.md": lambda: {"path": "report.html"},
     "docs/fields/texts.md": lambda: {
         "texts": texts_of_topics(),

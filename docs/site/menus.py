@@ -20,8 +20,10 @@ BELOW = {
         "models/poisson", "models/gamma_poisson", "models/dirichlet_poisson", "models/dirichlet_gamma",
         "models/hierarchical_poisson",
     ),
-    "benchmarks/README.md": ("benchmarks/*", "benchmarks/published/README", "benchmarks/calibration/README",
-                             "benchmarks/agreement/README"),
+    "benchmarks/README.md": (
+        "benchmarks/*", "benchmarks/published/README", "benchmarks/arena/README", "benchmarks/calibration/README",
+        "benchmarks/agreement/README",
+    ),
     "benchmarks/agreement/README.md": ("benchmarks/agreement/*",),
 }  # fmt: skip
 GUIDES = {  # pages with the nouns by which menus name them

@@ -176,7 +176,7 @@ def made_pages() -> dict[str, str]:
     return made
 
 
-INSIDE = re.compile(r"\s?\((?:see )?`(bayesnmf\.[\w.]+)`\)")
+INSIDE = re.compile(r"\s*\((?:see )?`(bayesnmf\.[\w.]+)`\)")
 SEEN_INSIDE = re.compile(r"(?:[;,:]?\s+[sS]ee|;)\s`(bayesnmf\.[\w.]+)`(?:\s+for\s[^.]*)?\.?(?=\n|$)")
 OWN_FIT = re.compile(r"^fit : .*\n(?: +.*\n)*", re.MULTILINE)
 
