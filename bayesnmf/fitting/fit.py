@@ -7,17 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from bayesnmf.checks import check_choice, check_rank, check_seed, seed_or_new
 from bayesnmf.data.batches import with_batch
-from bayesnmf.data.blocks.opening import open_counts, open_several
-from bayesnmf.data.conversion import as_counts, is_of_matrices, is_several
-from bayesnmf.data.counts import Counts
+from bayesnmf.data.conversion import is_of_matrices
 from bayesnmf.data.covariates.design import read_given
-from bayesnmf.data.exposures import with_exposures
-from bayesnmf.data.missing import with_missing, without_missing
-from bayesnmf.data.naming import with_names
 from bayesnmf.data.seeds import Seeds
 from bayesnmf.data.several import noise_of_matrices
 from bayesnmf.fitting.checkpointing import EACH, run_with_checkpoint, seed_of
@@ -27,6 +20,7 @@ from bayesnmf.fitting.job import Job, ProgressReport, completed_options, progres
 from bayesnmf.fitting.known import NOTHING, RANK, Beforehand, given_of, with_given_names
 from bayesnmf.fitting.noisy import run_with_noise
 from bayesnmf.fitting.problems import with_own_start
+from bayesnmf.fitting.reading import read_counts, with_told
 from bayesnmf.fitting.recognition import check_not_stated, recognise
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.poisson import POISSON
@@ -159,7 +153,7 @@ def fit(
     (rank, given), options = _given(rank, fixed_components, seeds, drift), options_of(method, options)
     kept, seed = _kept_and_seed(checkpoint, seed)
     with progress_context(progress) as report:
-        data, entries = _read(counts, options, weights, observed, missing, layer, feature_labels, report)
+        data, entries = read_counts(counts, options, weights, observed, missing, layer, feature_labels, report)
         own = noise_of_matrices(asked, data) if is_of_matrices(asked, data) else asked
         sites = None
         if program is not None:
@@ -168,12 +162,7 @@ def fit(
             options = replace(options, priors=stated.priors)
             row_exposure, feature_exposure = stated.row_exposure, stated.feature_exposure
             entries = (None, stated.observed, None)
-        if row_names is not None or feature_names is not None:
-            data = with_names(data, row_names, feature_names)
-        if row_exposure is not None or feature_exposure is not None:
-            data = with_exposures(data, row_exposure, feature_exposure)
-        if any(each is not None for each in entries):
-            data = with_missing(data, *entries)
+        data = with_told(data, entries, row_names, feature_names, row_exposure, feature_exposure)
         if batch is not None:
             data = with_batch(data, batch, counts)
         if formula is not None or covariates is not None:
@@ -202,33 +191,6 @@ def _kept_and_seed(checkpoint: Any, seed: int | None) -> tuple[Checkpoint | None
     """Return the checkpoint, and the seed: the given one, that of the checkpoint or a new one."""
     kept = None if checkpoint is None else as_checkpoint(checkpoint)
     return kept, seed_or_new(seed) if kept is None else seed_of(check_seed(seed), kept)
-
-
-def _read(
-    counts: Any,
-    options: Any,
-    weights: Any,
-    observed: Any,
-    missing: Any,
-    layer: str | None,
-    feature_labels: str | None,
-    told: ProgressReport,
-) -> tuple[Counts, tuple[Any, Any, Any]]:
-    """Return counts as the package has them, and the missing entries that are left to be told.
-
-    Those of an array are taken at once, others from where they are, and several matrices are joined.
-    """
-    dtype = getattr(options, "dtype", "float64")
-    if is_several(counts) or weights is not None:
-        given = {"observed": observed, "missing": missing, "weights": weights}
-        return open_several(counts, dtype, layer, feature_labels, told, **given), (None, None, None)
-    marked = missing is not None or isinstance(counts, np.ma.MaskedArray)
-    counts, own = without_missing(counts, missing) if marked else (counts, None)
-    if isinstance(counts, np.ndarray):
-        data = as_counts(counts, dtype=dtype, layer=layer, feature_labels=feature_labels)
-    else:
-        data = open_counts(counts, dtype, layer, feature_labels, told, missing)
-    return data, (own, observed, missing)
 
 
 def run_once(job: Job) -> FitRecord:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import jax
 import numpy as np
 from scipy.stats import sem
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.probabilities import log_likelihood, log_likelihood_of_shares
-from bayesnmf.fitting.chains import chain_starts, fit_of_draws, resolve_start
+from bayesnmf.fitting.chains import chain_starts, fit_of_draws, log_joints, resolve_start
 from bayesnmf.fitting.closed_form import fit_of_ascent
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.numpyro_bridge import (
@@ -25,11 +23,9 @@ from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
 from bayesnmf.inference.sampling.nuts_and_svi import run_nuts, run_svi, unconstrain
 from bayesnmf.inference.status import INTERRUPTED, Status
-from bayesnmf.noise.abilities import Distributed, distribution_of
-from bayesnmf.noise.poisson import POISSON
+from bayesnmf.noise.abilities import distribution_of
 from bayesnmf.options import VI
-from bayesnmf.priors import Priors, matrix
-from bayesnmf.priors.values import attach_scale, separate_scale
+from bayesnmf.priors.values import attach_scale
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
 
@@ -68,25 +64,6 @@ def fit_nuts(job: Job) -> FitRecord:
     }
     log_joint = log_joints(doubles.counts, priors, loadings, components, distribution_of(doubles.noise))
     return fit_of_draws(job, [loadings, components], log_joint, statistics, run.interrupted, run.statistics)
-
-
-def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array, noise: Distributed = POISSON) -> Array:
-    """Return the log joint of every draw, (chains, draws), without the Jacobians of the sampler's space."""
-    counts = counts.plain
-    prior: Any = priors.loadings
-    other: Any = priors.components
-    shares, scale = separate_scale(loadings)
-    chains, draws = components.shape[:2]
-    out = np.empty((chains, draws))
-    for at in np.ndindex(chains, draws):
-        value = attach_scale(shares[at], None if scale is None else scale[at])
-        factors = counts.exposed_loadings(matrix(value)), counts.exposed_components(components[at])
-        if prior.support == "simplex":
-            out[at] = log_likelihood_of_shares(noise, counts, *factors)
-        else:
-            out[at] = log_likelihood(noise, counts, *factors, False)
-        out[at] += prior.log_density(value) + other.log_density(components[at])
-    return out
 
 
 def fit_svi(job: Job) -> FitRecord:

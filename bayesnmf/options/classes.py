@@ -17,6 +17,7 @@ from bayesnmf.options.checks import (
 )
 from bayesnmf.options.start import FitToStartFrom, Start
 from bayesnmf.priors.pair import Priors
+from bayesnmf.priors.unknown import unknown_side
 
 INTERVALS = ("auto", "sampled", "response", "mean_field")
 MOST_RUNS = 100_000
@@ -525,3 +526,18 @@ class SVI:
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Elsewhere:
+    """What is known of a fit that was made elsewhere: its priors, which may be unknown (`bayesnmf.priors.unknown`)."""
+
+    priors: Priors = field(default_factory=Priors)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def bound(self) -> str:
+        """Which density the trace of a fit has, log joint or log likelihood."""
+        return "joint" if unknown_side(self.priors) is None else "likelihood"

@@ -14,7 +14,8 @@ from bayesnmf.data.several import check_unweighted
 from bayesnmf.data.simulation import Simulation
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.noise.abilities import distribution_of
-from bayesnmf.options import METHODS
+from bayesnmf.priors.specification import MODELS
+from bayesnmf.priors.unknown import unknown_side
 from bayesnmf.results.record import FitRecord
 
 
@@ -39,7 +40,7 @@ def check_comparable(fits: Any) -> None:
     first_label, first = next(iter(fits.items()))
     for label, fit in fits.items():
         for what, ours, theirs in (
-            ("model", fit.model, first.model),
+            ("model, or loadings of one kind", MODELS[fit.model].loadings, MODELS[first.model].loadings),
             ("rank", fit.rank, first.rank),
             ("shape of the counts", fit.counts.shape, first.counts.shape),
         ):
@@ -84,6 +85,12 @@ def check_fit(fit: Any) -> None:
             f"fit must be a result of bayesnmf.fit: found {type(fit).__name__}; make one with bayesnmf.fit, read one "
             "with bayesnmf.load, or take one out of several, as in fits['gibbs']"
         )
+
+
+def check_knows_priors(fit: FitRecord, what: str) -> None:
+    """Refuse what needs the priors of a fit that was made elsewhere, or of a program of its own."""
+    if (unknown := unknown_side(fit.priors)) is not None:
+        unknown.check(what)
 
 
 def check_has_dispersion(fit: FitRecord, ratio: float) -> None:
@@ -216,7 +223,7 @@ def check_reference(reference: Any, fits: Mapping[str, Any]) -> str:
     """Return the label of a fit with a posterior: `reference`, or by default the first fit by the preferred method."""
     with_posterior = [label for label, fit in fits.items() if fit.estimate.kind != "point"]
     if reference is None and with_posterior:
-        return min(with_posterior, key=lambda label: METHODS[fits[label].method].preference)
+        return min(with_posterior, key=lambda label: fits[label].by.preference)
     if isinstance(reference, Hashable) and reference in with_posterior:
         return str(reference)
     found = "none" if reference is None else shown(reference)

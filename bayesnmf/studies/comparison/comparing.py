@@ -278,7 +278,7 @@ def file_names() -> list[str]:
 
 
 def _is_chains(fitted: Fit) -> bool:
-    return METHODS[fitted.method].posterior == "draws" and not is_resampled(fitted)
+    return fitted.by.posterior == "draws" and not is_resampled(fitted)
 
 
 def write(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None) -> list[Path]:
@@ -303,11 +303,7 @@ def to_datatree(comparison: Comparison) -> Any:
     branches = {}
     for name, fitted in comparison.fits.items():
         stored = fitted if comparison.draws == "all" else thin_fit(fitted)  # keeps the statistics of all draws
-        number = (
-            None
-            if METHODS[fitted.method].posterior != "mean field"
-            else min(draws_within(fitted, STORED_BYTES) // 4 or 1, 250)
-        )
+        number = None if fitted.by.posterior != "mean field" else min(draws_within(fitted, STORED_BYTES) // 4 or 1, 250)
         size = draws_size(stored, chains_and_draws(stored, None, number), stored.counts.shape)
         branches[name] = stored.to_datatree(number, limit=max(size, STORED_BYTES))
         if branches[name]["observed_data"].nbytes > STORED_BYTES // 2:  # the files of the fits contain the counts
@@ -350,7 +346,7 @@ def figures_of(comparison: Comparison, image_shape: tuple[int, int] | None) -> d
     drawn: dict[str, Callable[[], Any]] = {
         "components": lambda: plots.components(fits, image_shape=image_shape, reference=reference)
     }
-    if not all(METHODS[fitted.method].posterior == "draws" for fitted in fits.values()):
+    if not all(fitted.by.posterior == "draws" for fitted in fits.values()):
         drawn["objectives"] = lambda: plots.objectives(fits)
     if len(fits) > 1:
         drawn["agreement"] = lambda: plots.agreement(fits)

@@ -30,7 +30,6 @@ from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.inference.tempering.annealing import IN_TWENTY
 from bayesnmf.noise.abilities import distribution_of
 from bayesnmf.noise.poisson import POISSON
-from bayesnmf.options import METHODS
 from bayesnmf.priors.specification import MODELS, on_simplex
 from bayesnmf.priors.values import component_sums
 from bayesnmf.results.cautions import cautions_of, mixing_of, with_label
@@ -55,7 +54,7 @@ def align(fits: Mapping[str, Fit]) -> dict[str, Fit]:
 
 def reference_of(fits: Mapping[str, Fit]) -> str:
     """Return the label of the fit that the others are compared with: MCMC before VI before point estimates."""
-    return min(fits, key=lambda label: METHODS[fits[label].method].preference)
+    return min(fits, key=lambda label: fits[label].by.preference)
 
 
 def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None, seed: int) -> dict[str, Any]:
@@ -65,7 +64,7 @@ def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None,
     row: dict[str, Any] = {"seconds": fitted.seconds}
     means, totals = fitted.mean_factors, MODELS[fitted.model].given_totals
     row["loglik"] = log_likelihood(distribution_of(fitted.noise), train, *means, totals)
-    if METHODS[fitted.method].posterior == "mean field":
+    if fitted.by.posterior == "mean field":
         marginal = elbo_marginal(fitted, seed=seed)
         row.update(elbo_augmented=elbo_augmented(fitted), elbo_marginal=marginal.mean, elbo_marginal_se=marginal.se)
     row |= evidence_of(fitted)
