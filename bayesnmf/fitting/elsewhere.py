@@ -192,7 +192,7 @@ def read_sites(draws: Any) -> dict[str, Site]:
         try:
             draws = draws.get_samples(group_by_chain=True)
         except (AssertionError, TypeError) as error:
-            raise ValueError("draws must be of an MCMC that has run: found one without; call its run(...)") from error
+            raise ValueError("draws must be of an MCMC that has run: found one that has not; run it") from error
     group = getattr(draws, "posterior", draws)
     if hasattr(group, "data_vars"):
         if not group.data_vars:

@@ -21,7 +21,7 @@ from bayesnmf.fitting.known import NOTHING, RANK, Beforehand, given_of, with_giv
 from bayesnmf.fitting.noisy import run_with_noise
 from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.fitting.reading import read_counts, with_told
-from bayesnmf.fitting.recognition import check_not_stated, recognise
+from bayesnmf.fitting.recognition import Recognised, check_not_stated, check_sites, recognise, run_program
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import METHODS, Options, options_of
@@ -61,6 +61,7 @@ def fit(
     feature_labels: str | None = None,
     checkpoint: str | Path | Checkpoint | None = None,
     progress: ProgressReport | bool = False,
+    sites: Mapping[str, str] | None = None,
 ) -> Fit:
     """Fit a Bayesian non-negative matrix factorisation of counts; issue a `ConvergenceWarning` if it did not converge.
 
@@ -116,6 +117,8 @@ def fit(
         Folder that keeps the fit: the same call goes on after a crash to the same numbers (docs/checkpoints.md).
     progress : bool or callable
         Whether to show a bar, or a function of (label, done, total, objective).
+    sites : mapping, optional
+        Of a program, its sites that are "loadings" and "components", where several products are the mean.
 
     Returns
     -------
@@ -149,15 +152,17 @@ def fit(
             covariates=covariates, observed=observed, missing=missing, weights=weights, batch=batch,
             row_exposure=row_exposure, feature_exposure=feature_exposure,
         )  # fmt: skip
+    check_sites(sites, program)
     method, asked = check_choice(method, "method", METHODS), _asked(noise)
     (rank, given), options = _given(rank, fixed_components, seeds, drift), options_of(method, options)
     kept, seed = _kept_and_seed(checkpoint, seed)
     with progress_context(progress) as report:
         data, entries = read_counts(counts, options, weights, observed, missing, layer, feature_labels, report)
         own = noise_of_matrices(asked, data) if is_of_matrices(asked, data) else asked
-        sites = None
+        as_it_stands = False
         if program is not None:
-            stated = recognise(program, data)
+            stated = recognise(program, data, method, sites)
+            as_it_stands = not isinstance(stated, Recognised)
             named, rank, own, sites = stated.model, stated.rank, stated.noise, stated.names
             options = replace(options, priors=stated.priors)
             row_exposure, feature_exposure = stated.row_exposure, stated.feature_exposure
@@ -167,11 +172,14 @@ def fit(
             data = with_batch(data, batch, counts)
         if formula is not None or covariates is not None:
             given = given._replace(covariates=read_given(formula, covariates, counts, data))
-        options = completed_options(options, named, method, data, rank, given, own)
-        if getattr(options, "intervals", None) in NEEDED:
-            check_intervals(options, data, rank)
-        job = Job(data, named, rank, method, seed, with_own_start(options, data), report, own)
-        record = _run(job, kept, given.names)
+        if as_it_stands:
+            record = run_program(Job(data, named, rank, method, seed, options, report, own), stated, kept)
+        else:
+            options = completed_options(options, named, method, data, rank, given, own)
+            if getattr(options, "intervals", None) in NEEDED:
+                check_intervals(options, data, rank)
+            job = Job(data, named, rank, method, seed, with_own_start(options, data), report, own)
+            record = _run(job, kept, given.names)
     return warn_of(Fit.of(record if sites is None else replace(record, sites=sites)), stacklevel=4)
 
 

@@ -379,6 +379,12 @@ class NUTS:
         Mean acceptance probability, in (0, 1), to which the step size is adapted.
     max_tree_depth : int
         Largest number of doublings of a trajectory.
+    dense_mass : bool
+        Whether to adapt a whole mass matrix, of all parameters, instead of its diagonal.
+    init_strategy : {"uniform", "median", "mean", "sample"} or None
+        NumPyro's ``init_to_…``, by which each chain starts in place of `start`. None is `start`.
+    chain_method : {"parallel", "sequential"}
+        Whether chains run at once, on a thread each, or one after the other.
     dtype : {"float64", "float32"}
         Type of the gradients.
 
@@ -406,6 +412,9 @@ class NUTS:
     warmup: int = field(default=300, metadata={"minimum": 0})
     target_accept: float = field(default=0.8, metadata={"check": check_fraction})
     max_tree_depth: int = field(default=8, metadata={"most": 30})
+    dense_mass: bool = False
+    init_strategy: Literal["uniform", "median", "mean", "sample"] | None = None
+    chain_method: Literal["parallel", "sequential"] = "parallel"
     dtype: Literal["float64", "float32"] = "float64"
 
     def __post_init__(self) -> None:

@@ -121,7 +121,7 @@ def cautions_of(fit: FitRecord, r_hat: float | None = None, ess: float | None = 
     Chains are judged by the components, the loadings of up to 50 rows and the log joint (`bayesnmf.results.mixing`),
     and by `r_hat` and `ess` of other parameters, if these are worse.
     """
-    cautions, chains = [], fit.estimate.kind == "draws" and not fit.by.resampled
+    cautions, chains = [], fit.estimate.kind == "draws" and fit.trace.ndim == 2 and not fit.by.resampled
     if fit.status.reason == INTERRUPTED:
         cautions.append("was interrupted; its numbers describe the state at that point")
     elif fit.status.reason in BROKEN:
