@@ -27,13 +27,22 @@ from bayesnmf.fitting.elsewhere import SIDES, model_of, unknown_priors
 from bayesnmf.fitting.job import Job, resolve_priors
 from bayesnmf.fitting.numpyro_bridge import move_inside
 from bayesnmf.fitting.nuts_and_svi import diagnostics_of, svi_status
-from bayesnmf.fitting.recognition import POINTS, Traced, check_takes_all, equal, exposures_of, noise_of, unfit
+from bayesnmf.fitting.recognition import (
+    POINTS,
+    Evaluated,
+    Traced,
+    check_takes_all,
+    equal,
+    exposures_of,
+    noise_of,
+    unfit,
+)
 from bayesnmf.inference.sampling.nuts_and_svi import run_nuts, run_svi, starts_by
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.priors import Priors
 from bayesnmf.priors.unknown import OF_PROGRAM
 from bayesnmf.priors.values import attach_scale, separate_scale
-from bayesnmf.results.record import SITE, FitRecord
+from bayesnmf.results.record import DISPERSION, SITE, FitRecord
 from bayesnmf.types import Array
 
 Sites = dict[str, Array]
@@ -79,6 +88,10 @@ class OwnProgram:
         Its factors.
     model, rank, priors, noise, row_exposure, feature_exposure, observed
         As of `bayesnmf.fitting.recognition.Recognised`; priors are unknown.
+    seen : str
+        Site that observes the counts.
+    drawn : str or None
+        Parameter of the distribution of the counts that the dispersion of the noise is read from, where it is drawn.
     """
 
     traced: Traced
@@ -90,6 +103,8 @@ class OwnProgram:
     row_exposure: Array | None
     feature_exposure: Array | None
     observed: Array | None
+    seen: str
+    drawn: str | None
 
     @property
     def names(self) -> dict[str, str]:
@@ -121,17 +136,46 @@ def own_program(traced: Traced, named: Mapping[str, str] | None) -> OwnProgram:
     value, components = ([read(each) for each in values] for read in (roles.value, roles.components))
     model = model_of(value[0], components[0])
     rows, features = exposures_of(roles.exposure)
+    noise, drawn = _noise(found)
     return OwnProgram(
         traced,
         roles,
         model,
         components[0].shape[0],
         unknown_priors(model, components[0], OF_PROGRAM),
-        noise_of(found),
+        noise,
         None if model == "dirichlet_poisson" else rows,
         features,
         None if found[0].mask.all() else found[0].mask,
+        str(_observed(traced, points[0])["name"]),
+        drawn,
     )
+
+
+def _noise(found: list[Evaluated]) -> tuple[Noise, str | None]:
+    """Return the noise of the counts, and the parameter that it is read from where its dispersion is drawn."""
+    try:
+        return noise_of(found), None
+    except ValueError:
+        for word in ("gate", "concentration", "rate"):
+            try:
+                each = [noise_of([at._replace(parameters={word: at.parameters[word]})]) for at in found]
+            except (KeyError, ValueError):
+                continue
+            return each[0], word
+        raise
+
+
+def _dispersion(own: OwnProgram, seen: dict[str, Any]) -> Any:
+    """Return the dispersion, of all entries or of each row or feature, where the site of the counts is this one."""
+    fn: Any = seen["fn"]
+    while not hasattr(fn, str(own.drawn)):
+        fn = fn.base_dist
+    values = jnp.broadcast_to(getattr(fn, str(own.drawn)), jnp.shape(seen["value"]))
+    values = values if values.shape == own.traced.counts.shape else values.T
+    by = own.noise.by
+    values = values[:, 0] if by == "row" else values[0] if by == "feature" else values[0, 0]
+    return values if own.drawn == "gate" else 1 / values
 
 
 def _observed(traced: Traced, sites: Mapping[str, Any]) -> dict[str, Any]:
@@ -236,10 +280,11 @@ def _by_nuts(job: Job, own: OwnProgram) -> FitRecord:
         options,
         lambda done, total: job.report("nuts of a program", done, total, np.nan),
     )
-    sites, log_joint = _all_sites(model, run.draws)
+    sites, log_joint = _all_sites(own, model, run.draws)
     drawn = [own.roles.value(sites), own.roles.components(sites)]
     statistics = {**run.statistics, **_others(own, sites)}
-    return fit_of_draws(job, drawn, log_joint, diagnostics_of(run), run.interrupted, statistics)
+    found = fit_of_draws(job, drawn, log_joint, diagnostics_of(run), run.interrupted, statistics)
+    return _with_dispersions(found, sites)
 
 
 def _by_svi(job: Job, own: OwnProgram) -> FitRecord:
@@ -258,10 +303,10 @@ def _by_svi(job: Job, own: OwnProgram) -> FitRecord:
     )
     parameters = {name: jnp.asarray(value) for name, value in run.parameters.items()}
     drawn = guide.sample_posterior(jax.random.key(job.seed), parameters, sample_shape=(DRAWS_OF_GUIDE,))
-    sites, _ = _all_sites(model, {name: np.asarray(each)[None] for name, each in drawn.items()})
+    sites, _ = _all_sites(own, model, {name: np.asarray(each)[None] for name, each in drawn.items()})
     given = own.roles.value(sites), own.roles.components(sites)
     posterior, switching, statistics = matched_draws(job, *given, _others(own, sites) or None)
-    return job.record(
+    found = job.record(
         means_of_draws(posterior.loadings),
         means_of_draws(posterior.components),
         None if posterior.scale is None else means_of_draws(posterior.scale),
@@ -271,6 +316,17 @@ def _by_svi(job: Job, own: OwnProgram) -> FitRecord:
         statistics=statistics,
         estimate=posterior,
     )
+    return _with_dispersions(found, sites)
+
+
+def _with_dispersions(fit: FitRecord, sites: Sites) -> FitRecord:
+    """Return a fit with drawn dispersions, and with noise of their means, if there are any."""
+    if DISPERSION not in sites:
+        return fit
+    noise: Any = fit.noise
+    mean = means_of_draws(sites[DISPERSION])
+    statistics = {**(fit.statistics or {}), DISPERSION: sites[DISPERSION]}
+    return replace(fit, noise=noise.with_dispersion(mean if mean.ndim else float(mean)), statistics=statistics)
 
 
 def _starts(job: Job, own: OwnProgram, number: int) -> list[Sites]:
@@ -302,13 +358,17 @@ def _starts(job: Job, own: OwnProgram, number: int) -> list[Sites]:
     return found
 
 
-def _all_sites(model: Callable[[], Any], draws: Sites) -> tuple[Sites, Array]:
-    """Return the draws of all sites, in float64, those that are computed included, and the log joint of each."""
+def _all_sites(own: OwnProgram, model: Callable[[], Any], draws: Sites) -> tuple[Sites, Array]:
+    """Return the draws of all sites, in float64, with those that are computed, and the log joint of each.
+
+    Dispersions of the counts, if they are drawn, are among them.
+    """
     shape = next(iter(draws.values())).shape[:2]
 
     def computed(values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         density, trace = log_density(model, (), {}, values)
-        return density, {name: site["value"] for name, site in trace.items() if site["type"] == "deterministic"}
+        more = {name: site["value"] for name, site in trace.items() if site["type"] == "deterministic"}
+        return density, more if own.drawn is None else {**more, DISPERSION: _dispersion(own, trace[own.seen])}
 
     flat = {name: jnp.asarray(each).reshape(-1, *each.shape[2:]) for name, each in draws.items()}
     density, more = jax.lax.map(computed, flat)
@@ -322,4 +382,4 @@ def _others(own: OwnProgram, sites: Sites) -> Sites:
     """Return draws of the other sites, as statistics, of no more numbers than both factors have."""
     most = sum(sites[own.names[side]].size for side in SIDES)
     return {f"{SITE}{name}": each for name, each in sites.items()
-            if name not in own.names.values() and each.size <= most}  # fmt: skip
+            if name not in {*own.names.values(), DISPERSION} and each.size <= most}  # fmt: skip

@@ -62,6 +62,21 @@ def check_comparable(fits: Any) -> None:
             )
 
 
+def check_are_of_counts(own: Any, counts: Any) -> None:
+    """Refuse counts that are not those of given fits, whatever these know of them besides."""
+    if own.shape != counts.shape or (own.matrix != counts.matrix).nnz:
+        raise ValueError(
+            f"fits must be of the given counts: found {counts.shape[0]:,} × {counts.shape[1]:,} counts beside fits of "
+            f"{own.shape[0]:,} × {own.shape[1]:,}, or others; give fit.counts"
+        )
+
+
+def check_only_fits(**left_out: bool) -> None:
+    """Refuse arguments that say how fits are made beside fits that are made, each by whether it was left out."""
+    if given := [name for name, left in left_out.items() if not left]:
+        raise ValueError(f"fits are compared as they are: found {given[0]} beside them; leave {given[0]} out")
+
+
 def found_in(fits: Any) -> str:
     """Return a description of what was given instead of a mapping of labels to fits."""
     if isinstance(fits, Mapping):

@@ -261,12 +261,12 @@ class SviRun(NamedTuple):
 def run_svi(
     programs: Programs,
     arguments: dict[str, Any],
-    start: dict[str, Array],
+    start: dict[str, Array] | None,
     seed: int,
     options: Any,
     progress: Callable[[int, float], None],
 ) -> SviRun:
-    """Fit the guide to the program by `options.max_iter` steps from the parameters `start`.
+    """Fit the guide to the program by `options.max_iter` steps from the parameters `start`, or where the guide starts.
 
     `programs` is the pair of program and guide. Blocks of up to 100 steps, or about a second, share one compilation.
     The learning rate decays to a tenth over the run.
@@ -298,7 +298,7 @@ def run_svi(
 class _Functions(NamedTuple):
     """Functions for the first state, for a block of steps with its losses, and for the parameters of q."""
 
-    init: Callable[[jax.Array, dict[str, Any], dict[str, Any]], Any]
+    init: Callable[[jax.Array, dict[str, Any] | None, dict[str, Any]], Any]
     run_steps: Callable[[Any, dict[str, Any], int], tuple[Any, jax.Array]]
     parameters: Callable[[Any], dict[str, Any]]
 
@@ -317,7 +317,7 @@ def build_functions(
         *programs, numpyro.optim.Adam(rate), numpyro.infer.TraceMeanField_ELBO(num_particles=particles)
     )
 
-    def init(key: jax.Array, start: dict[str, Any], traced: dict[str, Any]) -> Any:
+    def init(key: jax.Array, start: dict[str, Any] | None, traced: dict[str, Any]) -> Any:
         return svi.init(key, init_params=start, **join_arguments(traced, fixed))
 
     def steps(state: Any, traced: dict[str, Any], length: Any) -> tuple[Any, jax.Array]:
