@@ -10,6 +10,7 @@ from typing import Any, Literal
 from bayesnmf.checks import check_choice, check_rank, check_seed, seed_or_new
 from bayesnmf.data.batches import with_batch
 from bayesnmf.data.conversion import is_of_matrices
+from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.design import read_given
 from bayesnmf.data.seeds import Seeds
 from bayesnmf.data.several import noise_of_matrices
@@ -21,7 +22,7 @@ from bayesnmf.fitting.known import NOTHING, RANK, Beforehand, given_of, with_giv
 from bayesnmf.fitting.noisy import run_with_noise
 from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.fitting.reading import read_counts, with_told
-from bayesnmf.fitting.recognition import Recognised, check_not_stated, check_sites, recognise, run_program
+from bayesnmf.fitting.recognition import Recognised, check_not_stated, check_sites, recognise
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import METHODS, Options, options_of
@@ -152,17 +153,17 @@ def fit(
             covariates=covariates, observed=observed, missing=missing, weights=weights, batch=batch,
             row_exposure=row_exposure, feature_exposure=feature_exposure,
         )  # fmt: skip
-    check_sites(sites, program)
+    if sites is not None:
+        check_sites(sites, program)
     method, asked = check_choice(method, "method", METHODS), _asked(noise)
     (rank, given), options = _given(rank, fixed_components, seeds, drift), options_of(method, options)
     kept, seed = _kept_and_seed(checkpoint, seed)
     with progress_context(progress) as report:
         data, entries = read_counts(counts, options, weights, observed, missing, layer, feature_labels, report)
         own = noise_of_matrices(asked, data) if is_of_matrices(asked, data) else asked
-        as_it_stands = False
+        stated: Any = None
         if program is not None:
-            stated = recognise(program, data, method, sites)
-            as_it_stands = not isinstance(stated, Recognised)
+            stated = _stated(program, data, method, sites)
             named, rank, own, sites = stated.model, stated.rank, stated.noise, stated.names
             options = replace(options, priors=stated.priors)
             row_exposure, feature_exposure = stated.row_exposure, stated.feature_exposure
@@ -172,8 +173,8 @@ def fit(
             data = with_batch(data, batch, counts)
         if formula is not None or covariates is not None:
             given = given._replace(covariates=read_given(formula, covariates, counts, data))
-        if as_it_stands:
-            record = run_program(Job(data, named, rank, method, seed, options, report, own), stated, kept)
+        if not isinstance(stated, Recognised | None):
+            record = stated.run(Job(data, named, rank, method, seed, options, report, own), kept)
         else:
             options = completed_options(options, named, method, data, rank, given, own)
             if getattr(options, "intervals", None) in NEEDED:
@@ -181,6 +182,16 @@ def fit(
             job = Job(data, named, rank, method, seed, with_own_start(options, data), report, own)
             record = _run(job, kept, given.names)
     return warn_of(Fit.of(record if sites is None else replace(record, sites=sites)), stacklevel=4)
+
+
+def _stated(program: Callable[..., Any], data: Counts, method: str, sites: Mapping[str, str] | None) -> Any:
+    """Return what a program states, or the program as it stands for methods that run it."""
+    try:
+        return recognise(program, data, sites)
+    except ValueError as fault:
+        from bayesnmf.fitting.own_programs import as_it_stands
+
+        return as_it_stands(program, data, method, sites, fault)
 
 
 def _asked(noise: Any) -> Any:

@@ -22,6 +22,7 @@ from numpyro.infer import init_to_value
 from numpyro.infer.autoguide import AutoNormal
 from numpyro.infer.util import log_density
 
+from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.chains import closed_form_fit, fit_of_draws, matched_draws, means_of_draws
 from bayesnmf.fitting.elsewhere import SIDES, model_of, unknown_priors
 from bayesnmf.fitting.job import Job, resolve_priors
@@ -34,7 +35,9 @@ from bayesnmf.fitting.recognition import (
     check_takes_all,
     equal,
     exposures_of,
+    in_doubles,
     noise_of,
+    traced_of,
     unfit,
 )
 from bayesnmf.inference.sampling.nuts_and_svi import run_nuts, run_svi, starts_by
@@ -111,6 +114,13 @@ class OwnProgram:
         """Names of the sites of both factors, and of their scale if there is one."""
         return self.roles.names
 
+    def run(self, job: Job, kept: Any) -> FitRecord:
+        """Run the program by the method of a job; refuse a folder, which could not say of which program it is."""
+        if kept is not None:
+            raise ValueError("checkpoint needs a model of this library: found a program as it stands; leave it out")
+        with jax.enable_x64(job.options.dtype == "float64"):
+            return RUNS[job.method](job, self)
+
     def bound(self) -> Callable[[], Any]:
         """Return the program of its counts, as a function without arguments."""
         counts = self.traced.counts
@@ -123,6 +133,20 @@ class OwnProgram:
 
 
 # --- which sites are the factors -------------------------------------------------------------------------
+
+
+def as_it_stands(
+    program: Callable[..., Any], counts: Counts, method: str, named: Mapping[str, str] | None, fault: ValueError
+) -> OwnProgram:
+    """Return a program that no closed form fits, by a fault; refuse it for methods that do not run it as it stands."""
+    with in_doubles():
+        if method in RUNS:
+            return own_program(traced_of(program, counts), named)
+        try:
+            own_program(traced_of(program, counts), named)
+        except ValueError:
+            raise fault from None
+    raise ValueError(f"{fault}; or method='nuts' or 'svi', which can fit this program as it stands") from fault
 
 
 def own_program(traced: Traced, named: Mapping[str, str] | None) -> OwnProgram:
@@ -262,13 +286,6 @@ def _chosen(possible: list[Roles], named: Mapping[str, str] | None) -> Roles:
 # --- runs ------------------------------------------------------------------------------------------------
 
 
-def run_own(job: Job, own: OwnProgram) -> FitRecord:
-    """Run a program as it stands by the method of a job."""
-    run = {"nuts": _by_nuts, "svi": _by_svi}[job.method]
-    with jax.enable_x64(job.options.dtype == "float64"):
-        return run(job, own)
-
-
 def _by_nuts(job: Job, own: OwnProgram) -> FitRecord:
     model, options = own.bound(), job.options
     values = [{}] * options.chains if options.init_strategy else _starts(job, own, options.chains)
@@ -383,3 +400,6 @@ def _others(own: OwnProgram, sites: Sites) -> Sites:
     most = sum(sites[own.names[side]].size for side in SIDES)
     return {f"{SITE}{name}": each for name, each in sites.items()
             if name not in {*own.names.values(), DISPERSION} and each.size <= most}  # fmt: skip
+
+
+RUNS: dict[str, Callable[[Job, OwnProgram], FitRecord]] = {"nuts": _by_nuts, "svi": _by_svi}

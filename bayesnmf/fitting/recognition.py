@@ -35,7 +35,6 @@ from bayesnmf.types import Array
 
 LARGEST_MEANS = 2**30  # bytes of the means of all entries, of which a program has several
 POINTS = 4  # random values of the factors
-RUN = ("nuts", "svi")  # methods that run a program as it stands
 CLOSE = 1e-9  # relative difference of numbers that count as equal
 
 
@@ -70,8 +69,6 @@ def check_not_stated(options: Options | None, noise: Any, **arguments: Any) -> N
 
 def check_sites(sites: Any, program: Any) -> None:
     """Refuse names of sites that are none, or without a program."""
-    if sites is None:
-        return
     if program is None:
         raise ValueError("sites need a program as the model: found a model by its name; leave sites out")
     if not isinstance(sites, Mapping) or not {*sites} <= {"loadings", "components", "scale"} or len(sites) < 2:
@@ -81,30 +78,33 @@ def check_sites(sites: Any, program: Any) -> None:
         )
 
 
-def run_program(job: Any, program: Any, kept: Any) -> Any:
-    """Run a program as it stands, which no folder keeps."""
-    from bayesnmf.fitting.own_programs import run_own
-
-    if kept is not None:
-        raise ValueError("checkpoint needs a model of this library: found a program as it stands; leave it out")
-    return run_own(job, program)
-
-
-def recognise(
-    program: Callable[..., Any], counts: Counts, method: str = "vi", named: Mapping[str, str] | None = None
-) -> Any:
-    """Return what a program of these counts states, as arguments of `bayesnmf.fit`.
-
-    A program that no closed form fits is returned as it stands for nuts and svi (`bayesnmf.fitting.own_programs`), and
-    refused with the reason for others. Its factors are named by `named`, if they are.
+def recognise(program: Callable[..., Any], counts: Counts, named: Mapping[str, str] | None = None) -> Recognised:
+    """Return what a program of these counts states, as arguments of `bayesnmf.fit`; refuse others, with the reason.
 
     Raises
     ------
     ValueError
-        A program that is no product of two factors, or whose counts are not these.
+        A program that is no product of two factors with conjugate priors, or of others than are named, or whose counts
+        are not these.
     """
+    with in_doubles():
+        found = _recognised(traced_of(program, counts))
+    asked = named or {}
+    wrong = [f"{side} {found.names.get(side)!r}" for side in asked if found.names.get(side) != asked[side]]
+    if wrong:
+        raise ValueError(f"sites must be those that the mean is a product of: {', '.join(wrong)}; leave sites out")
+    return found
+
+
+def in_doubles() -> Any:
+    """Return the context in which JAX works in float64."""
     with needed_for("a program as the model"):
         import jax
+    return jax.enable_x64(True)
+
+
+def traced_of(program: Callable[..., Any], counts: Counts) -> Traced:
+    """Return a program and its counts; refuse counts that no program is given."""
     n, m = counts.shape
     if not counts.rows_held or getattr(counts, "matrices", None) is not None or counts.mask is not None:
         raise unfit(
@@ -115,32 +115,7 @@ def recognise(
                "fit the model by its name")  # fmt: skip
     values = counts.matrix.toarray()
     whole = values.astype(np.int64)
-    with jax.enable_x64(True):
-        traced = Traced(program, whole if np.array_equal(whole, values) else values)
-        try:
-            found = _recognised(traced)
-        except ValueError as fault:
-            return _as_it_stands(traced, method, named, fault)
-    asked = named or {}
-    wrong = [f"{side} {found.names.get(side)!r}" for side in asked if found.names.get(side) != asked[side]]
-    if wrong:
-        raise ValueError(
-            f"sites must be those that the mean is a product of: found {', '.join(wrong)}; leave sites out"
-        )
-    return found
-
-
-def _as_it_stands(traced: Traced, method: str, named: Mapping[str, str] | None, fault: ValueError) -> Any:
-    """Return a program as it stands, for methods that run one; refuse it for others by the fault, with this cure."""
-    from bayesnmf.fitting.own_programs import own_program
-
-    if method in RUN:
-        return own_program(traced, named)
-    try:
-        own_program(traced, named)
-    except ValueError:
-        raise fault from None
-    raise ValueError(f"{fault}; or method='nuts' or 'svi', which can fit this program as it stands") from fault
+    return Traced(program, whole if np.array_equal(whole, values) else values)
 
 
 class _Site(NamedTuple):

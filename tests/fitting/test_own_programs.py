@@ -14,8 +14,7 @@ import xarray as xr
 
 import bayesnmf
 from bayesnmf import NUTS, SVI
-from bayesnmf.fitting.own_programs import OwnProgram
-from bayesnmf.fitting.recognition import recognise
+from bayesnmf.fitting.own_programs import as_it_stands
 from bayesnmf.results.record import SITE
 
 N, K, M = 8, 2, 6
@@ -25,6 +24,10 @@ EXPOSURE = np.linspace(0.5, 2.0, N)
 SEEN = np.random.default_rng(1).random((N, M)) < 0.9
 QUICK = NUTS(chains=2, draws=30, warmup=30, max_tree_depth=4)
 pytestmark = smallfits.quietly
+
+
+def stands(program, named=None):
+    return as_it_stands(program, COUNTS, "nuts", named, ValueError("no closed form"))
 
 
 def shares(rank=K):
@@ -110,8 +113,7 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_factors_of_a_program_are_those_whose_product_is_its_mean(name):
     program, model, more = PROGRAMS[name]
-    found = recognise(program, COUNTS, "nuts")
-    assert isinstance(found, OwnProgram)
+    found = stands(program)
     assert found.names == {"loadings": "theta", "components": "beta", **more}
     assert (found.model, found.rank) == (model, K)
     if name == "exposed":
@@ -264,8 +266,8 @@ def test_what_is_no_factorisation_is_refused(fault, tmp_path, monkeypatch):
 
 def test_sites_say_which_of_several_are_the_factors():
     names = {"loadings": "again", "components": "beta"}
-    assert recognise(twice, COUNTS, "nuts", names).names == names
-    assert recognise(named, COUNTS, "nuts").names == {"loadings": "loadings", "components": "components"}
+    assert stands(twice, names).names == names
+    assert stands(named).names == {"loadings": "loadings", "components": "components"}
     with pytest.raises(ValueError, match="sites need a program"):
         bayesnmf.fit(X, rank=2, sites=names)
 

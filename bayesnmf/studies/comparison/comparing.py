@@ -254,7 +254,7 @@ def notes(comparison: Comparison) -> list[str]:
     lines = [f"in nats; held-out given row totals; reference of the last rows: {reference_of(comparison.fits)}"]
     lines += [f"{' and '.join(chains)}: {NOTE}"] if chains else []
     lines += [f"{name}: {NOTE_OF_PARTICLES}" for name, fitted in comparison.fits.items() if is_resampled(fitted)]
-    if split.seen is None and not split.thinned.total:
+    if split.keep == 1:
         lines.append("fits as they were given, of all counts: none are held out")
     else:
         lines.append(

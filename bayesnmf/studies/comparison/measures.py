@@ -30,6 +30,7 @@ from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.inference.tempering.annealing import IN_TWENTY
 from bayesnmf.noise.abilities import distribution_of
 from bayesnmf.noise.poisson import POISSON
+from bayesnmf.options import method_of
 from bayesnmf.priors.specification import MODELS, on_simplex
 from bayesnmf.priors.unknown import unknown_side
 from bayesnmf.priors.values import component_sums
@@ -55,7 +56,7 @@ def align(fits: Mapping[str, Fit]) -> dict[str, Fit]:
 
 def reference_of(fits: Mapping[str, Fit]) -> str:
     """Return the label of the fit that the others are compared with: MCMC before VI before point estimates."""
-    return min(fits, key=lambda label: fits[label].by.preference)
+    return min(fits, key=lambda label: method_of(fits[label].method).preference)
 
 
 def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None, seed: int) -> dict[str, Any]:
@@ -70,9 +71,9 @@ def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None,
         row.update(elbo_augmented=elbo_augmented(fitted), elbo_marginal=marginal.mean, elbo_marginal_se=marginal.se)
     row |= evidence_of(fitted)
     scored = {}
-    if split.thinned.total:
+    if split.keep < 1:
         scored["thinned"] = score(fitted, split.thinned, frequencies, SCORE_DRAWS, seed, MOST_SCORE_DRAWS)
-    if fitted.noise == POISSON and split.thinned.total:
+    if fitted.noise == POISSON and split.keep < 1:
         row["coverage90"] = pit_coverage(fitted, split.thinned, PIT_DRAWS, seed)
     if split.seen is not None and split.withheld is not None:
         projected = for_thinned(fitted, 0.5 / split.keep).project(split.seen.at_hand(), seed=seed)
@@ -106,7 +107,7 @@ def measure_all(
 def add_distances_from_best(rows: dict[str, dict[str, Any]], split: Split) -> None:
     """Add how far each score is behind the best, and the standard error of this difference."""
     for kind, held_out in (("thinned", split.thinned), ("withheld", split.withheld)):
-        if held_out is None or not held_out.total:
+        if held_out is None or split.keep == 1:
             continue
         best = max(rows, key=lambda name: np.nan_to_num(rows[name][f"heldout_{kind}"], nan=-np.inf))
         for row in rows.values():
