@@ -18,6 +18,7 @@ from bayesnmf.results.record import SITE
 N, M, K = smallfits.N, smallfits.M, smallfits.K
 COUNTS = smallfits.COUNTS
 pytestmark = smallfits.quietly
+LONG, KINDS = ("dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"), ("draws", "mean field", "proportions")
 
 
 def gibbs(model="gamma_poisson"):
@@ -57,7 +58,7 @@ class Ran(MCMC):
         return self.draws
 
 
-@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"])
+@pytest.mark.parametrize("model", ["gamma_poisson", *(pytest.param(name, marks=pytest.mark.long) for name in LONG)])
 def test_our_own_draws_come_back_as_the_fit(model):
     ours = gibbs(model)
     theirs = made(arrays(model), scale="sizes")
@@ -176,7 +177,7 @@ def of_kind(kind):
     }[kind]()
 
 
-@pytest.mark.parametrize("kind", ["draws", "mean field", "point", "proportions"])
+@pytest.mark.parametrize("kind", ["point", *(pytest.param(name, marks=pytest.mark.long) for name in KINDS)])
 def test_what_draws_do_not_say_is_refused_and_the_rest_works(kind, tmp_path):
     fit = of_kind(kind)
     assert fit.model == ("dirichlet_poisson" if kind == "proportions" else "poisson")
@@ -306,6 +307,28 @@ def test_a_posterior_from_elsewhere_stands_beside_ours():
     table = bayesnmf.posterior_agreement(fits)
     assert "whether its priors are those of" in str(table)
     assert pickle.loads(pickle.dumps(fits["theirs"])).method == "draws from elsewhere"
+
+
+@pytest.mark.long
+def test_fits_that_are_made_are_compared_as_they_are():
+    fits = {"ours": gibbs(), "vi": smallfits.fit(), "theirs": made(arrays())}
+    found = bayesnmf.compare(COUNTS, fits=fits)
+    assert list(found.fits) == list(fits)
+    assert found.table.loc["theirs", "loglik"] == pytest.approx(found.table.loc["ours", "loglik"], rel=1e-12)
+    assert found.table.loc["theirs", "cosine_min"] == pytest.approx(1.0)
+    assert not [name for name in found.table if name.startswith("heldout")]
+    assert "none are held out" in found.details()
+    with pytest.raises(ValueError, match="found rank beside them; leave rank out"):
+        bayesnmf.compare(COUNTS, rank=3, fits=fits)
+    with pytest.raises(ValueError, match="fits must be of the given counts"):
+        bayesnmf.compare(COUNTS + 1, fits=fits)
+
+
+def test_means_that_are_all_but_0_say_nothing_of_structure():
+    counts = COUNTS.assign(none=0)
+    vi = smallfits.fit()
+    components = np.column_stack([vi.components, np.full(K, 1e-310)])  # whose weights, 1 / λ, are infinite
+    assert "residuals" not in repr(from_draws(counts, (vi.loadings, components)))
 
 
 def test_draws_come_back_without_jax():
