@@ -184,7 +184,7 @@ def test_user_errors_are_raised_by_checks() -> None:
                "data/annotated", "data/batches", "data/blocks/sources", "data/blocks/store", "data/conversion",
                "data/covariates/formulas", "data/covariates/design", "data/labels", "data/layouts",
                "data/matrix_files", "data/naming", "data/real", "data/files", "data/several", "data/tables",
-               "fitting/recognition",
+               "fitting/elsewhere", "fitting/own_programs", "fitting/recognition",
                "results/annotation", "results/storage", "results/codec", "options/methods", "tl"}  # fmt: skip
     free = {ROOT / "bayesnmf" / f"{name}.py" for name in (*allowed, "places")}
     for path in FILES:

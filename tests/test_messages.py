@@ -32,7 +32,7 @@ OBJECTS = {
 OF_OTHERS = {
     "CountVectorizer", "make_pipeline", "scanpy", "anndata", "adata", "np", "pd", "pandas", "scipy", "frame", "labels",
     "x", "X", "each", "covariates", "sklearn", "generator", "stream", "int", "range", "print", "exp", "log", "p", "C",
-    "counts",
+    "counts", "numpyro",
 }  # fmt: skip
 CALL = re.compile(r"(?<![\w.])(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*\((?!\))|(?<![\w.])(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*\(\)")
 WORDS = {

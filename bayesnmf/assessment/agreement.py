@@ -23,6 +23,7 @@ from bayesnmf.places import check_folder
 from bayesnmf.priors.checks import same_priors
 from bayesnmf.priors.pair import components_exchangeable
 from bayesnmf.priors.specification import on_simplex
+from bayesnmf.priors.unknown import unknown_side
 from bayesnmf.priors.values import component_sums, rows_to_shares
 from bayesnmf.results.cautions import cautions_of, with_label
 from bayesnmf.results.checks import check_comparable, check_reference, check_truth
@@ -403,7 +404,9 @@ def _cautions(fits: Mapping[str, Fit], base: Fit, reference: str, table: pd.Data
         if label == reference:
             continue
         order = alignment.match_fits(fit, base)
-        if not any(same_priors(one.priors, base.priors) for one in (fit, relabel(fit, order))):
+        if unknown_side(fit.priors) or unknown_side(base.priors):
+            cautions.append(f"{label}: whether its priors are those of {reference} is not known")
+        elif not any(same_priors(one.priors, base.priors) for one in (fit, relabel(fit, order))):
             cautions.append(f"{label}: its priors differ from those of {reference}, so its posterior differs too")
         if not in_same_order(fit, base):
             cautions.append(f"{label}: its components match those of {reference} {OTHER_ORDER}")

@@ -61,7 +61,7 @@ class Replicate(NamedTuple):
 def fault_of_bootstrap(fit: FitRecord, draws: int) -> str:
     """Return why replicates of a fit cannot be fitted as it was, and the cure; "" if they can."""
     if not isinstance(fit.options, MAP | VI | BLD):
-        cure = "fit by vi" if fit.method == "svi" else "read the intervals of its draws"
+        cure = "read the intervals of its draws" if fit.estimate.kind == "draws" else "fit by vi"
         return f"the fit is by {fit.method}; {cure}"
     if fault := fault_of_part(fit):
         return f"{fault}; fit with fixed_components=" if fit.is_projected else fault

@@ -20,7 +20,7 @@ from bayesnmf.options import methods_with
 from bayesnmf.priors import Gamma, matrix
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.batches import widened
-from bayesnmf.results.checks import check_fit
+from bayesnmf.results.checks import check_fit, check_knows_priors
 from bayesnmf.results.record import FitRecord
 
 
@@ -34,7 +34,9 @@ class Estimate(NamedTuple):
 def state_of_fit(fit: FitRecord) -> tuple[Problem, State]:
     """Return the q of a vi or svi fit as a state of coordinate ascent, in float64; loadings on disk stay in files."""
     check_fit(fit)
-    check_method(fit.method, methods_with("mean field"), "an evidence lower bound")
+    if fit.by.posterior != "mean field":
+        check_method(fit.method, methods_with("mean field"), "an evidence lower bound")
+    check_knows_priors(fit, "an evidence lower bound")
     return mean_field_of_fit(fit)
 
 

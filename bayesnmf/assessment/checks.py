@@ -21,7 +21,7 @@ from bayesnmf.data.checks import same_counts
 from bayesnmf.data.labels import split_labels
 from bayesnmf.data.simulation import Simulation
 from bayesnmf.fitting.known import catalogue_of, in_order_of
-from bayesnmf.options import methods_with
+from bayesnmf.options import method_of, methods_with
 from bayesnmf.options.rules import Request, ability
 from bayesnmf.priors.checks import same_priors
 from bayesnmf.priors.specification import on_simplex, uniformises
@@ -33,9 +33,8 @@ LARGEST_DRAWS = 2**30  # bytes
 
 def check_leave_one_out(method: str) -> None:
     """Refuse leave-one-out for all methods but samplers."""
-    able = methods_with("draws")
-    if method not in able:
-        listed = " or ".join(f"method={name!r}" for name in able)
+    if method_of(method).posterior != "draws":
+        listed = " or ".join(f"method={name!r}" for name in methods_with("draws"))
         raise ValueError(
             f"loo needs a fit by {listed}: found {method!r}, whose draws are not draws of the "
             "posterior, so loo would reward intervals that are too narrow; "

@@ -316,7 +316,9 @@ def _rows_of(fit: FitRecord) -> tuple[FitRecord, Array]:
 def _options(fit: FitRecord) -> MAP | VI:
     """Return options of an ascent near the fit, by map if the fit is one, else by vi."""
     given: dict[str, Any] = {"priors": fit.priors, "threads": getattr(fit.options, "threads", None)}
-    options: MAP | VI = MAP(basis=fit.options.basis, **given) if isinstance(fit.options, MAP) else VI(**given)
+    prior: Any = fit.priors.loadings
+    by_mode = isinstance(fit.options, MAP) or "mean_field" not in prior.optional
+    options: MAP | VI = MAP(basis=getattr(fit.options, "basis", None), **given) if by_mode else VI(**given)
     resolved: Any = resolve_options(
         options, plain=fit.noise != POISSON or fit.batch is not None or fit.counts.mask is not None
     )

@@ -52,6 +52,12 @@ def set_rows_aside(n: int, withhold: float, rng: np.random.Generator) -> tuple[A
     return np.sort(order[aside:]), np.sort(order[:aside])
 
 
+def undivided(counts: Counts) -> Split:
+    """Return counts of which none are held out."""
+    rows, none = np.arange(counts.shape[0]), counts.with_matrix(counts.matrix * 0)
+    return Split(counts, none, None, None, 1.0, rows, rows[:0])
+
+
 def split_counts(counts: Counts, keep: float, withhold: float, rng: np.random.Generator) -> Split:
     """Withhold a random fraction `withhold` of the samples, and thin the other samples."""
     rows, others = set_rows_aside(counts.shape[0], withhold, rng)

@@ -9,6 +9,7 @@ import numpy as np
 
 from bayesnmf.data.batched import SHAPE
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.probabilities import log_likelihood, log_likelihood_of_shares
 from bayesnmf.fitting.closed_form import fit_closed_form
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem, start_state
@@ -17,15 +18,18 @@ from bayesnmf.inference.problem import State
 from bayesnmf.inference.sampling.running_moments import DrawsOnDisk
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.inference.status import INTERRUPTED, Status
+from bayesnmf.noise.abilities import Distributed
+from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import VI
 from bayesnmf.options.methods import resolve_options
+from bayesnmf.priors import Priors, matrix
 from bayesnmf.priors.log_linear import EFFECTS, SHAPES
 from bayesnmf.priors.pair import movable_components, replace_sides
 from bayesnmf.priors.values import Value, attach_scale, separate_scale
 from bayesnmf.results.batches import FittedBatches, factors_at
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.mixing import UNJUDGED, judged_parts, mixing, mixing_verdict
-from bayesnmf.results.record import DISPERSION, FitRecord
+from bayesnmf.results.record import DISPERSION, SITE, FitRecord, component_axis
 from bayesnmf.results.relabelling import label_switching, match_all_draws
 from bayesnmf.types import Array
 
@@ -108,6 +112,25 @@ def fit_of_draws(
     return replace(fit, batch=batches_of_draws(fit, job.counts)) if factors else fit
 
 
+def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array, noise: Distributed = POISSON) -> Array:
+    """Return the log joint of every draw, (chains, draws), without the Jacobians of the sampler's space."""
+    counts = counts.plain
+    prior: Any = priors.loadings
+    other: Any = priors.components
+    shares, scale = separate_scale(loadings)
+    chains, draws = components.shape[:2]
+    out = np.empty((chains, draws))
+    for at in np.ndindex(chains, draws):
+        value = attach_scale(shares[at], None if scale is None else scale[at])
+        factors = counts.exposed_loadings(matrix(value)), counts.exposed_components(components[at])
+        if prior.support == "simplex":
+            out[at] = log_likelihood_of_shares(noise, counts, *factors)
+        else:
+            out[at] = log_likelihood(noise, counts, *factors, False)
+        out[at] += prior.log_density(value) + other.log_density(components[at])
+    return out
+
+
 def batches_of_draws(fit: FitRecord, counts: Any) -> FittedBatches:
     """Return the factors of batches given the means of drawn loadings, components, dispersions and shapes."""
     if counts.learns_shape:
@@ -170,6 +193,13 @@ def matched_draws(
 
 def _matched(name: str, values: Array, orders: Array) -> Array:
     """Return statistics of draws in the order of the components, if they belong to these."""
+    if name.startswith(SITE):
+        axis = component_axis(values.shape[2:], orders.shape[-1])
+        if axis is None:
+            return values
+        along = [*orders.shape[:2], *(1 for _ in values.shape[2:])]
+        along[axis + 2] = -1
+        return np.take_along_axis(values, orders.reshape(along), axis=axis + 2)
     if name == SHAPES:
         return np.take_along_axis(values, orders, axis=-1)
     return alignment.reorder(values, orders, axis=-1) if name == EFFECTS else values

@@ -7,17 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from bayesnmf.checks import check_choice, check_rank, check_seed, seed_or_new
 from bayesnmf.data.batches import with_batch
-from bayesnmf.data.blocks.opening import open_counts, open_several
-from bayesnmf.data.conversion import as_counts, is_of_matrices, is_several
+from bayesnmf.data.conversion import is_of_matrices
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.covariates.design import read_given
-from bayesnmf.data.exposures import with_exposures
-from bayesnmf.data.missing import with_missing, without_missing
-from bayesnmf.data.naming import with_names
 from bayesnmf.data.seeds import Seeds
 from bayesnmf.data.several import noise_of_matrices
 from bayesnmf.fitting.checkpointing import EACH, run_with_checkpoint, seed_of
@@ -27,7 +21,8 @@ from bayesnmf.fitting.job import Job, ProgressReport, completed_options, progres
 from bayesnmf.fitting.known import NOTHING, RANK, Beforehand, given_of, with_given_names
 from bayesnmf.fitting.noisy import run_with_noise
 from bayesnmf.fitting.problems import with_own_start
-from bayesnmf.fitting.recognition import check_not_stated, recognise
+from bayesnmf.fitting.reading import read_counts, with_told
+from bayesnmf.fitting.recognition import Recognised, check_not_stated, check_sites, recognise
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import METHODS, Options, options_of
@@ -67,6 +62,7 @@ def fit(
     feature_labels: str | None = None,
     checkpoint: str | Path | Checkpoint | None = None,
     progress: ProgressReport | bool | None = None,
+    sites: Mapping[str, str] | None = None,
 ) -> Fit:
     """Fit a Bayesian non-negative matrix factorisation of counts; issue a `ConvergenceWarning` if it did not converge.
 
@@ -132,6 +128,8 @@ def fit(
         Whether to show a line of progress on standard error, or a function of (label, done, total, objective). By
         default there is one in a terminal or a notebook once the call has taken two seconds, unless the environment
         variable BAYESNMF_PROGRESS is 0.
+    sites : mapping, optional
+        Of a program, its sites that are "loadings" and "components", where several products are the mean.
 
     Returns
     -------
@@ -179,35 +177,45 @@ def fit(
             covariates=covariates, observed=observed, missing=missing, weights=weights, batch=batch,
             row_exposure=row_exposure, feature_exposure=feature_exposure,
         )  # fmt: skip
+    if sites is not None:
+        check_sites(sites, program)
     method, asked = check_choice(method, "method", METHODS), _asked(noise)
     (rank, given), options = _given(rank, fixed_components, seeds, drift), options_of(method, options)
     kept, seed = _kept_and_seed(checkpoint, seed)
     with progress_context(progress) as report:
-        data, entries = _read(counts, options, weights, observed, missing, layer, feature_labels, report)
+        data, entries = read_counts(counts, options, weights, observed, missing, layer, feature_labels, report)
         own = noise_of_matrices(asked, data) if is_of_matrices(asked, data) else asked
-        sites = None
+        stated: Any = None
         if program is not None:
-            stated = recognise(program, data)
+            stated = _stated(program, data, method, sites)
             named, rank, own, sites = stated.model, stated.rank, stated.noise, stated.names
             options = replace(options, priors=stated.priors)
             row_exposure, feature_exposure = stated.row_exposure, stated.feature_exposure
             entries = (None, stated.observed, None)
-        if row_names is not None or feature_names is not None:
-            data = with_names(data, row_names, feature_names)
-        if row_exposure is not None or feature_exposure is not None:
-            data = with_exposures(data, row_exposure, feature_exposure)
-        if any(each is not None for each in entries):
-            data = with_missing(data, *entries)
+        data = with_told(data, entries, row_names, feature_names, row_exposure, feature_exposure)
         if batch is not None:
             data = with_batch(data, batch, counts)
         if formula is not None or covariates is not None:
             given = given._replace(covariates=read_given(formula, covariates, counts, data))
-        options = completed_options(options, named, method, data, rank, given, own)
-        if getattr(options, "intervals", None) in NEEDED:
-            check_intervals(options, data, rank)
-        job = Job(data, named, rank, method, seed, with_own_start(options, data), report, own)
-        record = _run(job, kept, given.names)
+        if not isinstance(stated, Recognised | None):
+            record = stated.run(Job(data, named, rank, method, seed, options, report, own), kept)
+        else:
+            options = completed_options(options, named, method, data, rank, given, own)
+            if getattr(options, "intervals", None) in NEEDED:
+                check_intervals(options, data, rank)
+            job = Job(data, named, rank, method, seed, with_own_start(options, data), report, own)
+            record = _run(job, kept, given.names)
     return warn_of(Fit.of(record if sites is None else replace(record, sites=sites)), stacklevel=4)
+
+
+def _stated(program: Callable[..., Any], data: Counts, method: str, sites: Mapping[str, str] | None) -> Any:
+    """Return what a program states, or the program as it stands for methods that run it."""
+    try:
+        return recognise(program, data, sites)
+    except ValueError as fault:
+        from bayesnmf.fitting.own_programs import as_it_stands
+
+        return as_it_stands(program, data, method, sites, fault)
 
 
 def _asked(noise: Any) -> Any:
@@ -226,33 +234,6 @@ def _kept_and_seed(checkpoint: Any, seed: int | None) -> tuple[Checkpoint | None
     """Return the checkpoint, and the seed: the given one, that of the checkpoint or a new one."""
     kept = None if checkpoint is None else as_checkpoint(checkpoint)
     return kept, seed_or_new(seed) if kept is None else seed_of(check_seed(seed), kept)
-
-
-def _read(
-    counts: Any,
-    options: Any,
-    weights: Any,
-    observed: Any,
-    missing: Any,
-    layer: str | None,
-    feature_labels: str | None,
-    told: ProgressReport,
-) -> tuple[Counts, tuple[Any, Any, Any]]:
-    """Return counts as the package has them, and the missing entries that are left to be told.
-
-    Those of an array are taken at once, others from where they are, and several matrices are joined.
-    """
-    dtype = getattr(options, "dtype", "float64")
-    if is_several(counts) or weights is not None:
-        given = {"observed": observed, "missing": missing, "weights": weights}
-        return open_several(counts, dtype, layer, feature_labels, told, **given), (None, None, None)
-    marked = missing is not None or isinstance(counts, np.ma.MaskedArray)
-    counts, own = without_missing(counts, missing) if marked else (counts, None)
-    if isinstance(counts, np.ndarray):
-        data = as_counts(counts, dtype=dtype, layer=layer, feature_labels=feature_labels)
-    else:
-        data = open_counts(counts, dtype, layer, feature_labels, told, missing)
-    return data, (own, observed, missing)
 
 
 def run_once(job: Job) -> FitRecord:

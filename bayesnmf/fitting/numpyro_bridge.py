@@ -18,7 +18,7 @@ from bayesnmf.options.rules import Request
 from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.specification import PARAMETER
 from bayesnmf.priors.values import Value, attach_scale, separate_scale
-from bayesnmf.results.checks import check_fit
+from bayesnmf.results.checks import check_fit, check_knows_priors
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
 
@@ -63,6 +63,7 @@ class Program:
 def program_of(fit: FitRecord) -> Program:
     """Return a fit as a NumPyro program; see `bayesnmf.Fit.program`."""
     check_fit(fit)
+    check_knows_priors(fit, "fit.program()")
     mean_field = fit.estimate.kind == "mean field"
     method = "svi" if mean_field or fit.priors.components == PARAMETER else "nuts"
     options = METHODS[method].options(priors=fit.priors)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import jax
 import numpy as np
 from scipy.stats import sem
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.probabilities import log_likelihood, log_likelihood_of_shares
-from bayesnmf.fitting.chains import chain_starts, fit_of_draws, resolve_start
+from bayesnmf.fitting.chains import chain_starts, fit_of_draws, log_joints, resolve_start
 from bayesnmf.fitting.closed_form import fit_of_ascent
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.numpyro_bridge import (
@@ -23,13 +21,11 @@ from bayesnmf.fitting.numpyro_bridge import (
 )
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
-from bayesnmf.inference.sampling.nuts_and_svi import run_nuts, run_svi, unconstrain
+from bayesnmf.inference.sampling.nuts_and_svi import NutsRun, run_nuts, run_svi, starts_by, unconstrain
 from bayesnmf.inference.status import INTERRUPTED, Status
-from bayesnmf.noise.abilities import Distributed, distribution_of
-from bayesnmf.noise.poisson import POISSON
+from bayesnmf.noise.abilities import distribution_of
 from bayesnmf.options import VI
-from bayesnmf.priors import Priors, matrix
-from bayesnmf.priors.values import attach_scale, separate_scale
+from bayesnmf.priors.values import attach_scale
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
 
@@ -45,14 +41,14 @@ def fit_nuts(job: Job) -> FitRecord:
     """Run NUTS on the model's program, from a draw of the closed-form posterior for each chain."""
     priors, options = job.options.priors, job.options
     doubles = replace(job, counts=counts_in_float64(job.counts))
-    values = [sites_of(state.loadings.value, state.components.matrix, priors) for state in chain_starts(doubles)[0]]
-    stacked = {name: np.stack([value[name] for value in values]) for name in values[0]}
-    simplex = {side for side, prior in vars(priors).items() if prior.support != "positive"}
+    program, arguments = load_program(job.model).program, program_arguments(doubles.counts, job.rank, priors)
     with jax.enable_x64(options.dtype == "float64"):
         run = run_nuts(
-            load_program(job.model).program,
-            program_arguments(doubles.counts, job.rank, priors),
-            unconstrain(stacked, frozenset(simplex)),
+            program,
+            arguments,
+            _starts(doubles)
+            if options.init_strategy is None
+            else starts_by(options.init_strategy, [{}] * options.chains, program, arguments, job.seed),
             job.seed,
             options,
             lambda done, total: job.report(f"nuts {job.model}", done, total, np.nan),
@@ -61,32 +57,27 @@ def fit_nuts(job: Job) -> FitRecord:
     loadings = attach_scale(drawn["loadings"], drawn.get("scale"))
     site = drawn.get("components", np.empty((*drawn["loadings"].shape[:2], 0, job.counts.shape[1])))
     components = priors.components.value_of_sites(site)
-    statistics = {
+    log_joint = log_joints(doubles.counts, priors, loadings, components, distribution_of(doubles.noise))
+    about = diagnostics_of(run)
+    return fit_of_draws(job, [loadings, components], log_joint, about, run.interrupted, run.statistics)
+
+
+def _starts(job: Job) -> dict[str, jax.Array]:
+    """Return unconstrained values of the sites to start chains from, those of a start of the job."""
+    priors = job.options.priors
+    values = [sites_of(state.loadings.value, state.components.matrix, priors) for state in chain_starts(job)[0]]
+    stacked = {name: np.stack([value[name] for value in values]) for name in values[0]}
+    simplex = {side for side, prior in vars(priors).items() if prior.support != "positive"}
+    return unconstrain(stacked, frozenset(simplex))
+
+
+def diagnostics_of(run: NutsRun) -> dict[str, float]:
+    """Return the divergences of a run, and means of its steps and acceptance."""
+    return {
         "divergences": float(run.statistics["diverging"].sum()),
         "mean_steps": float(run.statistics["num_steps"].mean()),
         "mean_acceptance": float(run.statistics["accept_prob"].mean()),
     }
-    log_joint = log_joints(doubles.counts, priors, loadings, components, distribution_of(doubles.noise))
-    return fit_of_draws(job, [loadings, components], log_joint, statistics, run.interrupted, run.statistics)
-
-
-def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array, noise: Distributed = POISSON) -> Array:
-    """Return the log joint of every draw, (chains, draws), without the Jacobians of the sampler's space."""
-    counts = counts.plain
-    prior: Any = priors.loadings
-    other: Any = priors.components
-    shares, scale = separate_scale(loadings)
-    chains, draws = components.shape[:2]
-    out = np.empty((chains, draws))
-    for at in np.ndindex(chains, draws):
-        value = attach_scale(shares[at], None if scale is None else scale[at])
-        factors = counts.exposed_loadings(matrix(value)), counts.exposed_components(components[at])
-        if prior.support == "simplex":
-            out[at] = log_likelihood_of_shares(noise, counts, *factors)
-        else:
-            out[at] = log_likelihood(noise, counts, *factors, False)
-        out[at] += prior.log_density(value) + other.log_density(components[at])
-    return out
 
 
 def fit_svi(job: Job) -> FitRecord:

@@ -42,6 +42,7 @@ from bayesnmf.priors.log_linear import EFFECTS, SHAPES
 from bayesnmf.priors.pair import replace_sides
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.priors.values import separate_scale, stack_values
+from bayesnmf.results.checks import check_knows_priors
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.given_components import components_of, loadings_given_components
 from bayesnmf.results.record import HELD, FitRecord, Reference
@@ -119,6 +120,7 @@ def project(
         Covariates of the new samples, which a fit with covariates needs: their prior is that at these.
     """
     started = time.perf_counter()
+    check_knows_priors(fit, "transform, as project,")
     check_count(seed, "seed", minimum=0)
     if covariates is None and fit.priors.loadings.has_effects and is_annotated(counts):  # type: ignore[union-attr]
         covariates = counts.obs

@@ -14,14 +14,14 @@ The log joint is then that of the named model, up to what depends on the counts 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations, product
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesnmf.checks import check_size
+from bayesnmf.checks import check_size, shown
 from bayesnmf.data.counts import Counts
 from bayesnmf.needs import needed_for
 from bayesnmf.noise.abilities import Noise
@@ -67,19 +67,47 @@ def check_not_stated(options: Options | None, noise: Any, **arguments: Any) -> N
         )
 
 
-def recognise(program: Callable[..., Any], counts: Counts) -> Recognised:
+def check_sites(sites: Any, program: Any) -> None:
+    """Refuse names of sites that are none, or without a program."""
+    if program is None:
+        raise ValueError("sites need a program as the model: found a model by its name; leave sites out")
+    if not isinstance(sites, Mapping) or not {*sites} <= {"loadings", "components", "scale"} or len(sites) < 2:
+        raise ValueError(
+            f"sites must name both factors: found {shown(sites)}; give "
+            "sites={'loadings': 'theta', 'components': 'beta'}"
+        )
+
+
+def recognise(program: Callable[..., Any], counts: Counts, named: Mapping[str, str] | None = None) -> Recognised:
     """Return what a program of these counts states, as arguments of `bayesnmf.fit`; refuse others, with the reason.
 
     Raises
     ------
     ValueError
-        A program that is no product of two factors with conjugate priors, or whose counts are not these.
+        A program that is no product of two factors with conjugate priors, or of others than are named, or whose counts
+        are not these.
     """
+    with in_doubles():
+        found = _recognised(traced_of(program, counts))
+    asked = named or {}
+    wrong = [f"{side} {found.names.get(side)!r}" for side in asked if found.names.get(side) != asked[side]]
+    if wrong:
+        raise ValueError(f"sites must be those that the mean is a product of: {', '.join(wrong)}; leave sites out")
+    return found
+
+
+def in_doubles() -> Any:
+    """Return the context in which JAX works in float64."""
     with needed_for("a program as the model"):
         import jax
+    return jax.enable_x64(True)
+
+
+def traced_of(program: Callable[..., Any], counts: Counts) -> Traced:
+    """Return a program and its counts; refuse counts that no program is given."""
     n, m = counts.shape
     if not counts.rows_held or getattr(counts, "matrices", None) is not None or counts.mask is not None:
-        raise _unfit(
+        raise unfit(
             "the counts are on disk, several matrices, or miss entries",
             "give one matrix in memory, and hide entries by numpyro.handlers.mask",
         )
@@ -87,9 +115,7 @@ def recognise(program: Callable[..., Any], counts: Counts) -> Recognised:
                "fit the model by its name")  # fmt: skip
     values = counts.matrix.toarray()
     whole = values.astype(np.int64)
-    with jax.enable_x64(True):
-        traced = _Traced(program, whole if np.array_equal(whole, values) else values)
-        return _recognised(traced)
+    return Traced(program, whole if np.array_equal(whole, values) else values)
 
 
 class _Site(NamedTuple):
@@ -100,7 +126,7 @@ class _Site(NamedTuple):
     family: str
 
 
-class _Evaluated(NamedTuple):
+class Evaluated(NamedTuple):
     """A program at values of its factors: means (n, m) and what else the counts have, and parameters of the priors."""
 
     kind: str
@@ -121,19 +147,19 @@ class _Roles(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Traced:
+class Traced:
     """A program of given counts, as a function of the values of its sites."""
 
     program: Callable[..., Any]
     counts: Array
 
-    def sites(self, values: dict[str, Array]) -> dict[str, Any]:
-        """Return the sites of the program where sites have these values."""
+    def sites(self, values: dict[str, Array], seed: int = 0) -> dict[str, Any]:
+        """Return the sites of the program where sites have these values, and others are drawn."""
         import jax.numpy as jnp
         from numpyro import handlers
 
         given = {name: jnp.asarray(value) for name, value in values.items()}
-        model = handlers.substitute(handlers.seed(self.program, 0), given)
+        model = handlers.substitute(handlers.seed(self.program, seed), given)
         try:
             return dict(handlers.trace(model).get_trace(jnp.asarray(self.counts)))
         except TypeError as error:
@@ -148,51 +174,52 @@ class _Traced:
 
         found, seen = [], []
         for name, site in self.sites({}).items():
-            if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
-                raise _unfit(f"it takes a subsample in the plate {name!r}", "leave subsample_size out")
+            check_takes_all(name, site)
             if site["type"] == "param":
                 found.append(_Site(name, np.shape(site["value"]), _family_of_parameter(site)))
             if site["type"] != "sample":
                 continue
             if site["scale"] is not None:
-                raise _unfit(f"the log density of {name!r} is scaled", "leave numpyro.handlers.scale out")
+                raise unfit(f"the log density of {name!r} is scaled", "leave numpyro.handlers.scale out")
             if site["is_observed"]:
                 seen.append(name)
                 continue
-            prior = _bare(site["fn"])[0]
+            prior = bare(site["fn"])[0]
             if not isinstance(prior, dist.Gamma | dist.Exponential | dist.Dirichlet):
-                raise _unfit(
+                raise unfit(
                     f"the prior {type(prior).__name__} of {name!r} is not conjugate to Poisson counts",
-                    "use Gamma, Exponential or Dirichlet, or run NumPyro's own NUTS",
+                    "use Gamma, Exponential or Dirichlet",
                 )
             family = "Dirichlet" if isinstance(prior, dist.Dirichlet) else "Gamma"
             found.append(_Site(name, np.shape(site["value"]), family))
         if len(seen) != 1:
-            raise _unfit(
-                f"it observes {_named(seen)}, and factors count as observed", "observe the counts, and no more"
-            )
+            raise unfit(f"it observes {_named(seen)}, and factors count as observed", "observe the counts, and no more")
         if len(found) not in (2, 3):
-            raise _unfit(
+            raise unfit(
                 f"it samples {_named([each.name for each in found])}",
                 "sample two factors, and perhaps a scale for each row",
             )
         return found
 
-    def at(self, values: dict[str, Array]) -> _Evaluated:
+    def at(self, values: dict[str, Array]) -> Evaluated:
         """Return the program at values of all its factors."""
         sites = self.sites(values)
         (seen,) = [each for each in sites.values() if each["type"] == "sample" and each["is_observed"]]
         priors = {name: _parameters_of(name, sites[name]) for name in values if sites[name]["type"] == "sample"}
-        value, (fn, mask) = np.asarray(seen["value"]), _bare(seen["fn"])
+        return self.evaluated(seen, priors)
+
+    def evaluated(self, seen: dict[str, Any], priors: dict[str, dict[str, Array]]) -> Evaluated:
+        """Return the program where its observed site is this one."""
+        value, (fn, mask) = np.asarray(seen["value"]), bare(seen["fn"])
         transposed = value.shape != self.counts.shape or not np.array_equal(value, self.counts)
         if transposed and not np.array_equal(value.T, self.counts):
-            raise _unfit(
+            raise unfit(
                 f"{seen['name']!r} observes other numbers than the counts",
                 "observe the argument of the program as it is",
             )
         kind, mean, parameters = _likelihood(seen["name"], fn, value)
         if transposed and kind == "multinomial":
-            raise _unfit("totals of features are given", "let rows of the counts be the samples whose totals are given")
+            raise unfit("totals of features are given", "let rows of the counts be the samples whose totals are given")
         if kind == "multinomial" and mask.ndim == 1:
             mask = mask[:, None]
 
@@ -201,10 +228,10 @@ class _Traced:
             return full.T if transposed else full
 
         parameters = {name: whole(each) for name, each in parameters.items()}
-        return _Evaluated(kind, whole(mean), parameters, whole(mask), priors)
+        return Evaluated(kind, whole(mean), parameters, whole(mask), priors)
 
 
-def _recognised(traced: _Traced) -> Recognised:
+def _recognised(traced: Traced) -> Recognised:
     """Return what a traced program states."""
     factors, rng = traced.factors(), np.random.default_rng(0)
     points = [{each.name: _value_of(each, rng) for each in factors} for _ in range(POINTS)]
@@ -212,25 +239,25 @@ def _recognised(traced: _Traced) -> Recognised:
     first = found[0]
     for name, parameters in first.priors.items():
         for word, value in parameters.items():
-            if not all(_equal(each.priors[name][word], value) for each in found):
-                raise _unfit(f"the {word} of the prior of {name!r} depends on other sites", "give it as a number")
+            if not all(equal(each.priors[name][word], value) for each in found):
+                raise unfit(f"the {word} of the prior of {name!r} depends on other sites", "give it as a number")
     if not all(np.array_equal(each.mask, first.mask) for each in found):
-        raise _unfit("which entries are masked depends on the factors", "mask the same entries always")
+        raise unfit("which entries are masked depends on the factors", "mask the same entries always")
     roles = _roles(factors, points, [each.mean for each in found], traced.counts.shape)
     families = {each.name: each.family for each in factors}
-    noise = _noise(found)
+    noise = noise_of(found)
     model, priors = _model(roles, families, first.priors)
-    rows, features = _exposures(roles.exposure)
+    rows, features = exposures_of(roles.exposure)
     observed = None if first.mask.all() else first.mask
     if model == "dirichlet_poisson":
         if features is not None or noise != POISSON or observed is not None:
-            raise _unfit(
+            raise unfit(
                 f"{roles.loadings!r} are proportions, without a scale, and totals of rows depend on them",
                 f"multiply {roles.loadings!r} by a Gamma site for each row",
             )
         rows = None  # the totals' probability has no factors in it
     elif first.kind == "multinomial":
-        raise _unfit(f"totals are given, and {roles.loadings!r} have a scale", "let them have a Dirichlet prior")
+        raise unfit(f"totals are given, and {roles.loadings!r} have a scale", "let them have a Dirichlet prior")
     names = {"loadings": roles.loadings, "components": roles.components}
     names |= {} if roles.scale is None else {"scale": roles.scale}
     rank = points[0][roles.components].shape[1 if roles.transposed[1] else 0]
@@ -244,7 +271,7 @@ def _likelihood(name: str, fn: Any, value: Array) -> tuple[str, Array, dict[str,
 
     if isinstance(fn, dist.MultinomialProbs | dist.MultinomialLogits):
         if not np.array_equal(np.broadcast_to(fn.total_count, value.shape[:-1]), value.sum(axis=-1)):
-            raise _unfit(f"total_count of {name!r} is not the total of each row", "give the totals of the counts")
+            raise unfit(f"total_count of {name!r} is not the total of each row", "give the totals of the counts")
         return "multinomial", np.asarray(fn.probs), {}
     if isinstance(fn, dist.GammaPoisson):
         size, rate = np.asarray(fn.concentration), np.asarray(fn.rate)
@@ -253,18 +280,18 @@ def _likelihood(name: str, fn: Any, value: Array) -> tuple[str, Array, dict[str,
     if isinstance(fn, ZeroInflatedProbs):
         gate, fn = {"gate": np.asarray(fn.gate)}, fn.base_dist
     if not isinstance(fn, dist.Poisson):
-        raise _unfit(
+        raise unfit(
             f"{name!r} is {type(fn).__name__}",
             "let counts be Poisson, multinomial, negative binomial or zero-inflated Poisson",
         )
     return "zero-inflated" if gate else "poisson", np.asarray(fn.rate), gate
 
 
-def _noise(found: list[_Evaluated]) -> Noise:
+def noise_of(found: list[Evaluated]) -> Noise:
     """Return the noise of the counts; refuse one that depends on the factors."""
     first = found[0]
     fixed = {word for word, value in first.parameters.items()
-             if all(_equal(each.parameters[word], value) for each in found)}  # fmt: skip
+             if all(equal(each.parameters[word], value) for each in found)}  # fmt: skip
     if not first.parameters:
         return POISSON
     if "gate" in fixed:
@@ -274,7 +301,7 @@ def _noise(found: list[_Evaluated]) -> Noise:
         return NegativeBinomial("quadratic", *_whose(1 / first.parameters["concentration"]))
     if "rate" in fixed:
         return NegativeBinomial("linear", *_whose(1 / first.parameters["rate"]))
-    raise _unfit(
+    raise unfit(
         "the dispersion of the counts depends on the factors or on other sites",
         "give it as a number, or learn it: bayesnmf.fit(counts, rank=…, noise='nb2')",
     )
@@ -282,13 +309,13 @@ def _noise(found: list[_Evaluated]) -> Noise:
 
 def _whose(values: Array) -> tuple[Any, Any]:
     """Return one number, or those of each row or feature, with the word for whose they are."""
-    if _equal(values, values[:1, :1]):
+    if equal(values, values[:1, :1]):
         return float(values[0, 0]), None
-    if _equal(values, values[:, :1]):
+    if equal(values, values[:, :1]):
         return values[:, 0].copy(), "row"
-    if _equal(values, values[:1]):
+    if equal(values, values[:1]):
         return values[0].copy(), "feature"
-    raise _unfit("each entry has a parameter of its own", "give one for all entries, for each row or for each feature")
+    raise unfit("each entry has a parameter of its own", "give one for all entries, for each row or for each feature")
 
 
 def _roles(factors: list[_Site], points: list[dict[str, Array]], means: list[Array], size: tuple[int, int]) -> _Roles:
@@ -299,13 +326,13 @@ def _roles(factors: list[_Site], points: list[dict[str, Array]], means: list[Arr
         if not all(np.all(each > 0) for each in values):
             continue
         ratios = [mean / each for mean, each in zip(means, values, strict=True)]
-        if not all(_equal(each, ratios[0]) for each in ratios):
+        if not all(equal(each, ratios[0]) for each in ratios):
             continue
         exposure = ratios[0]
         if not np.all(exposure > 0):
             fault = "some entries have a mean of 0 whatever the factors are"
             continue
-        if not _equal(exposure, exposure[:, :1] * (exposure[:1] / exposure[0, 0])):
+        if not equal(exposure, exposure[:, :1] * (exposure[:1] / exposure[0, 0])):
             fault = "exposures of entries are no product of those of rows and features"
             continue
         wrong = _over_wrong_axis(role, factors)
@@ -313,7 +340,7 @@ def _roles(factors: list[_Site], points: list[dict[str, Array]], means: list[Arr
             return role._replace(exposure=exposure)
         fault = f"{wrong!r} have a Dirichlet prior over the wrong axis: a model has one over the components of each " \
                 "row, and over the features of each component"  # fmt: skip
-    raise _unfit(fault, "multiply a factor (n, K) by one of (K, m), and hide entries by numpyro.handlers.mask")
+    raise unfit(fault, "multiply a factor (n, K) by one of (K, m), and hide entries by numpyro.handlers.mask")
 
 
 def _possible(factors: list[_Site], size: tuple[int, int]) -> Iterator[_Roles]:
@@ -364,7 +391,7 @@ def _model(role: _Roles, families: dict[str, str], parameters: dict[str, dict[st
     if families[role.loadings] == "Gamma":
         return "gamma_poisson", Priors(loadings, components)
     if families[role.components] == "Gamma":
-        raise _unfit(
+        raise unfit(
             f"no model has proportions ({role.loadings!r}) as loadings of Gamma components ({role.components!r})",
             f"let {role.components!r} have a Dirichlet prior",
         )
@@ -374,17 +401,17 @@ def _model(role: _Roles, families: dict[str, str], parameters: dict[str, dict[st
     return "dirichlet_gamma", Priors(ScaledDirichlet(loadings.concentration, **scale), components)
 
 
-def _exposures(exposure: Array) -> tuple[Array | None, Array | None]:
+def exposures_of(exposure: Array) -> tuple[Array | None, Array | None]:
     """Return the exposures of rows (n,) and features (m,) whose product these are; None where all are 1."""
     rows, features = exposure[:, 0].copy(), exposure[0] / exposure[0, 0]
-    if _equal(features, 1.0):
-        return (None if _equal(rows, 1.0) else rows), None
-    if _equal(rows, rows[0]):
+    if equal(features, 1.0):
+        return (None if equal(rows, 1.0) else rows), None
+    if equal(rows, rows[0]):
         return None, exposure[0].copy()
     return rows, features
 
 
-def _bare(fn: Any) -> tuple[Any, Array]:
+def bare(fn: Any) -> tuple[Any, Array]:
     """Return a distribution without its event dimensions, expansion and masks, and the mask."""
     import numpyro.distributions as dist
 
@@ -400,9 +427,9 @@ def _parameters_of(name: str, site: dict[str, Any]) -> dict[str, Array]:
     """Return the parameters of the prior of a factor by our names, of the shape of the factor."""
     import numpyro.distributions as dist
 
-    prior, mask = _bare(site["fn"])
+    prior, mask = bare(site["fn"])
     if not mask.all():
-        raise _unfit(f"the prior of {name!r} is masked", "mask the counts alone")
+        raise unfit(f"the prior of {name!r} is masked", "mask the counts alone")
     if isinstance(prior, dist.Dirichlet):
         found = {"concentration": prior.concentration}
     elif isinstance(prior, dist.Exponential):
@@ -413,12 +440,18 @@ def _parameters_of(name: str, site: dict[str, Any]) -> dict[str, Array]:
     return {word: np.broadcast_to(np.asarray(value, np.float64), shape) for word, value in found.items()}
 
 
+def check_takes_all(name: str, site: dict[str, Any]) -> None:
+    """Refuse a plate that takes a part of what it is over."""
+    if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
+        raise unfit(f"it takes a subsample in the plate {name!r}", "leave subsample_size out")
+
+
 def _family_of_parameter(site: dict[str, Any]) -> str:
     """Return the family of a `numpyro.param`; refuse one that is not on the simplex."""
     from numpyro.distributions import constraints
 
     if site["kwargs"].get("constraint") is not constraints.simplex:
-        raise _unfit(
+        raise unfit(
             f"the parameter {site['name']!r} is not on the simplex",
             "give it constraint=constraints.simplex, or a prior",
         )
@@ -441,7 +474,7 @@ def _smallest(values: Array) -> Any:
     return values[:, :1].copy() if np.all(values == values[:, :1]) else values.copy()
 
 
-def _equal(one: Array, other: Any) -> bool:
+def equal(one: Array, other: Any) -> bool:
     """Return whether numbers are equal but for rounding, relative to themselves."""
     return bool(np.allclose(one, other, rtol=CLOSE, atol=0))
 
@@ -450,6 +483,6 @@ def _named(names: list[str]) -> str:
     return ", ".join(map(repr, names)) or "nothing"
 
 
-def _unfit(fault: str, cure: str) -> ValueError:
-    """Return the error that says why a program is no model with closed forms."""
+def unfit(fault: str, cure: str) -> ValueError:
+    """Return the error that says why a program is no model, or has no factors."""
     return ValueError(f"model must be a program that a closed form fits: {fault}; {cure}")

@@ -4,11 +4,12 @@ from typing import Any
 
 from bayesnmf.groups import GROUPS, member_of
 from bayesnmf.options.classes import BLD, MAP, NUTS, SMC, SVI, VI, Gibbs
-from bayesnmf.options.methods import METHODS, Method, Options, methods_with, options_of
+from bayesnmf.options.methods import FOREIGN, METHODS, Method, Options, method_of, methods_with, options_of
 from bayesnmf.options.start import Start
 
 __all__ = [
     "BLD",
+    "FOREIGN",
     "MAP",
     "METHODS",
     "NUTS",
@@ -19,6 +20,7 @@ __all__ = [
     "Method",
     "Options",
     "Start",
+    "method_of",
     "methods_with",
     "options_of",
 ]

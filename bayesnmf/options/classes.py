@@ -17,6 +17,7 @@ from bayesnmf.options.checks import (
 )
 from bayesnmf.options.start import FitToStartFrom, Start
 from bayesnmf.priors.pair import Priors
+from bayesnmf.priors.unknown import unknown_side
 
 INTERVALS = ("auto", "sampled", "response", "mean_field")
 MOST_RUNS = 100_000
@@ -378,6 +379,12 @@ class NUTS:
         Mean acceptance probability, in (0, 1), to which the step size is adapted.
     max_tree_depth : int
         Largest number of doublings of a trajectory.
+    dense_mass : bool
+        Whether to adapt a whole mass matrix, of all parameters, instead of its diagonal.
+    init_strategy : {"uniform", "median", "mean", "sample"} or None
+        NumPyro's ``init_to_…``, by which each chain starts in place of `start`. None is `start`.
+    chain_method : {"parallel", "sequential"}
+        Whether chains run at once, on a thread each, or one after the other.
     dtype : {"float64", "float32"}
         Type of the gradients.
 
@@ -408,6 +415,9 @@ class NUTS:
     warmup: int = field(default=300, metadata={"minimum": 0})
     target_accept: float = field(default=0.8, metadata={"check": check_fraction})
     max_tree_depth: int = field(default=8, metadata={"most": 30})
+    dense_mass: bool = False
+    init_strategy: Literal["uniform", "median", "mean", "sample"] | None = None
+    chain_method: Literal["parallel", "sequential"] = "parallel"
     dtype: Literal["float64", "float32"] = "float64"
 
     def __post_init__(self) -> None:
@@ -528,3 +538,18 @@ class SVI:
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Elsewhere:
+    """What is known of a fit that was made elsewhere: its priors, which may be unknown (`bayesnmf.priors.unknown`)."""
+
+    priors: Priors = field(default_factory=Priors)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def bound(self) -> str:
+        """Which density the trace of a fit has, log joint or log likelihood."""
+        return "joint" if unknown_side(self.priors) is None else "likelihood"

@@ -18,7 +18,7 @@ from bayesnmf.needs import needed_for
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of, serves
 from bayesnmf.options.checks import check_options
-from bayesnmf.options.classes import BLD, MAP, NUTS, SMC, SVI, VI, Gibbs
+from bayesnmf.options.classes import BLD, MAP, NUTS, SMC, SVI, VI, Elsewhere, Gibbs
 from bayesnmf.options.rules import REGRESSED, Request
 from bayesnmf.priors import Priors
 from bayesnmf.priors.specification import EVEN, PARAMETER, SPARSE, Shapes, uniformises
@@ -36,8 +36,8 @@ class Method:
     options : class
         Class of the options.
     runner : str
-        "module:function". The function takes a `bayesnmf.fitting.job.Job` and returns a
-        `bayesnmf.results.record.FitRecord`; its module is imported when the first fit runs.
+        "module:function"; "" for fits that were made elsewhere. The function takes a `bayesnmf.fitting.job.Job` and
+        returns a `bayesnmf.results.record.FitRecord`; its module is imported when the first fit runs.
     posterior : {"point", "mean field", "draws"}
         Kind of posterior of a fit: none, the closed-form q, or draws.
     objective : str
@@ -80,6 +80,13 @@ class Method:
     proper: bool = False
 
     @property
+    def reached(self) -> str:
+        """What a fit that is done has reached: an optimum says nothing about intervals."""
+        if self.posterior == "draws":
+            return "draws have converged"
+        return "converged to an optimum" if self.runner else "taken as it is"
+
+    @property
     def default_shapes(self) -> Shapes:
         """Shapes of default priors: sparse ones predict better, but have no mode, and chains are slow to mix."""
         if self.posterior == "point":
@@ -120,6 +127,16 @@ METHODS: dict[str, Method] = {
     "bld": Method(BLD, "bayesnmf.fitting.decomposition:fit_decomposition", "point", "log p(S)", _MORE_STEPS, 6,
                   models=("dirichlet_gamma",), needs=("marginal",), objective_of_rows="log joint"),
 }  # fmt: skip
+FOREIGN: dict[str, Method] = {  # what `bayesnmf.from_draws` makes a fit of
+    "draws from elsewhere": Method(Elsewhere, "", "draws", "log {bound}", "make more draws where these come from", 2),
+    "mean field from elsewhere": Method(Elsewhere, "", "mean field", "log {bound}", "", 4),
+    "point from elsewhere": Method(Elsewhere, "", "point", "log {bound}", "", 6),
+}
+
+
+def method_of(name: str) -> Method:
+    """Return the record of the method of a fit, which may have been made elsewhere."""
+    return METHODS[name] if name in METHODS else FOREIGN[name]
 
 
 def options_of(method: str, given: Any) -> Any:

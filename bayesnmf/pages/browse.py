@@ -17,7 +17,7 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.pages.checks import check_page, check_texts, check_title
 from bayesnmf.pages.parts import Page, Table
 from bayesnmf.pages.report import CONTROLS, render
-from bayesnmf.pages.words import counted, say
+from bayesnmf.pages.words import counted, model_in_words
 from bayesnmf.plots.style import colours_of
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.intervals import for_intervals, told_of_intervals
@@ -107,7 +107,7 @@ def _page(read: Browsed, texts: list[str | None] | None, title: str | None) -> s
     return render(
         Page(title or number, []),
         "browse",
-        about=f"{number} and {counted(m, 'feature')}. {say(f'models.{fit.model}.told')}.",
+        about=f"{number} and {counted(m, 'feature')}. {model_in_words(fit)}.",
         intervals=told_of_intervals(for_intervals(fit)).removeprefix("intervals: "),
         printed=_printed(read),
         data=_as_json(contents(read, texts)),

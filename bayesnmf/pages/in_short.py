@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesnmf.inference.status import BROKEN, INTERRUPTED
-from bayesnmf.options import METHODS
 from bayesnmf.pages.of_evidence import is_alone, rank_in_words, unstable
 from bayesnmf.pages.parts import Tile
 from bayesnmf.pages.reading import Read
@@ -81,7 +80,7 @@ def state_of(read: Read) -> State:
         return _state("unusable", reason=status.reason)
     drawn = fit.estimate.kind == "draws"
     agreed = _state("settled", reason=status.reason if drawn else say("chains.at_rest"))
-    if (found := mixing_of(fit)) and not METHODS[fit.method].resampled:
+    if (found := mixing_of(fit)) and not fit.by.resampled:
         agreed = _state_of_chains(found["max_r_hat"], found["min_ess"], found.get("share_above", 1.0))
     if agreed.tone != "good":
         return agreed

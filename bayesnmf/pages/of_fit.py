@@ -14,15 +14,15 @@ from bayesnmf.assessment.predictive_checks import headings_and_lines, verdict_of
 from bayesnmf.data.labels import listed as listed_labels
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport
-from bayesnmf.options import METHODS
 from bayesnmf.pages.in_short import in_short, tiles
 from bayesnmf.pages.of_components import components_of_matrices
 from bayesnmf.pages.of_evidence import evidence
 from bayesnmf.pages.of_samples import composition, uncertainty
 from bayesnmf.pages.parts import Number, Page, Section, Table, drawn
 from bayesnmf.pages.reading import Given, Read, read
-from bayesnmf.pages.words import capital, counted, listed, references_of, say
+from bayesnmf.pages.words import capital, counted, listed, model_in_words, references_of, say
 from bayesnmf.priors.partly_known import PartlyKnown
+from bayesnmf.priors.unknown import unknown_side
 from bayesnmf.results.cautions import cautions_of, cautions_of_model
 from bayesnmf.results.checks import check_groups
 from bayesnmf.results.describing import noise_in_words
@@ -98,6 +98,8 @@ def convergence(fit: Fit) -> Section:
     if fit.estimate.kind == "draws":
         figure = drawn(lambda: plots.chains(fit, 3), say("convergence.traces"))
         return Section("Convergence", [*text, say("convergence.chains")], figures=[figure])
+    if not fit.by.runner:  # it has no course
+        return Section("Convergence", text)
     figure = drawn(lambda: plots.objectives(fit), say("convergence.objective", objective=fit.objective))
     return Section("Convergence", text, figures=[figure])
 
@@ -125,10 +127,11 @@ def methods(read: Read) -> Section:
     fit, (n, m), noise = read.fit, read.fit.counts.shape, noise_in_words(read.fit).removeprefix(", ")
     told = [
         say("paper.counts", features=m, samples=n, total=fit.counts.total, components=_components(fit),
-            version=bayesnmf.__version__, model=say(f"models.{fit.model}.told"),
+            version=bayesnmf.__version__, model=model_in_words(fit),
             noise=say("paper.noise", noise=noise) if noise else ""),
         *([say("paper.exposed")] if fit.counts.exposed else []),
-        say("paper.method", method=say(f"methods.{fit.method}.told"), seed=fit.seed, unmixed=_unmixed(read),
+        say("paper.method", method=say(f"methods.{fit.method}.told"), unmixed=_unmixed(read),
+            seed=f" (seed {fit.seed})" if fit.by.runner else "",
             intervals=say(f"intervals.{kind_of_intervals(read.intervals)}.brief")),
         _checked(read),
     ]  # fmt: skip
@@ -169,7 +172,7 @@ def settings(fit: Fit) -> Section:
     noise = "fit.noise.with_dispersion(None)" if LEARNED in fit.diagnostics and given.by == "matrix" else noise
     rows = [
         ["model", fit.model],
-        ["method", f"{fit.method} (bayesnmf.{METHODS[fit.method].options.__name__})"],
+        ["method", f"{fit.method} (bayesnmf.{fit.by.options.__name__})"],
         ["rank", str(fit.rank)],
         ["seed", str(fit.seed)],
         ["objective", f"{fit.objective} {fit.trace.mean() if fit.trace.ndim == 2 else fit.trace[-1]:,.3f}"],
@@ -179,7 +182,11 @@ def settings(fit: Fit) -> Section:
     ]
     if fit.batch is not None:
         rows.append(["batches", f"{listed_labels(fit.batch.names.tolist())}; factors of shape {fit.batch.shape:.3g}"])
-    code = say("code.project" if fit.is_projected else "code.repeat", noise=noise)
+    if not fit.by.runner or unknown_side(fit.priors):
+        from_where = "fit" if fit.estimate.kind == "point" else "fit.posterior"
+        code = say("code.elsewhere", given=f"({from_where}.loadings, {from_where}.components)")
+    else:
+        code = say("code.project" if fit.is_projected else "code.repeat", noise=noise)
     return Section("How to repeat it", tables=[Table(["", ""], rows, numeric=False)], code=code)
 
 
@@ -191,6 +198,6 @@ def _cut(text: str) -> str:
 def citations(read: Read) -> Section:
     """Return what to cite: the model, the method, and what the page computes."""
     fit = read.fit
-    chains = fit.estimate.kind == "draws" and not METHODS[fit.method].resampled
+    chains = fit.estimate.kind == "draws" and not fit.by.resampled
     more = ["cite.signs", *["cite.chains"] * chains, *["cite.neighbours"] * (fit.rank > 2)]
     return Section("How to cite", references=references_of(fit.model, [fit.method], more))

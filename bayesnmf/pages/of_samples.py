@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.colors import to_hex
 
 from bayesnmf import plots
-from bayesnmf.options import METHODS as RECORDS
 from bayesnmf.pages.parts import Cloud, Dot, Legend, Number, Section, Table, drawn, share
 from bayesnmf.pages.reading import Read
 from bayesnmf.pages.words import capital, say
@@ -117,7 +116,7 @@ def uncertainty(read: Read) -> Section:
     """Return what the intervals are, and those of some samples."""
     fit, of = read.fit, read.intervals
     text = [say(f"intervals.{kind_of_intervals(of)}.told")]
-    if RECORDS[fit.method].posterior != "draws" and (source := source_of_intervals(of)):
+    if fit.by.posterior != "draws" and (source := source_of_intervals(of)):
         text.append(f"{capital(source)}.")
     if of.estimate.kind == "point":
         return Section("Uncertainty", text)

@@ -25,7 +25,7 @@ from bayesnmf.pages.checks import check_page, check_source, check_title
 from bayesnmf.pages.of_fit import page_of_fit
 from bayesnmf.pages.parts import Page, Section, Table, as_number, picture_of, png_of
 from bayesnmf.pages.reading import Given
-from bayesnmf.pages.words import WORDS, references_of, say, terms_in
+from bayesnmf.pages.words import WORDS, model_in_words, references_of, say, terms_in
 from bayesnmf.studies.comparison.comparing import SHORT, Comparison, figures_of, finding, measured, notes
 from bayesnmf.studies.comparison.measures import MEASURES, reference_of
 from bayesnmf.studies.selection.selecting import Selection
@@ -174,7 +174,7 @@ def page_of_comparison(
     told("report", len(pictures), len(pictures), np.nan)
     rows = [
         ["counts", f"{n:,} samples × {m:,} features to train on"],
-        ["model", say(f"models.{first.model}.told")],
+        ["model", model_in_words(first)],
         ["components", str(first.rank)],
         *([name, say(f"methods.{fit.method}.told")] for name, fit in fits.items()),
     ]

@@ -9,6 +9,9 @@ from importlib.resources import files
 from typing import Any
 
 import bayesnmf
+from bayesnmf.priors.specification import MODELS
+from bayesnmf.priors.unknown import unknown_side
+from bayesnmf.results.record import FitRecord
 
 
 def _on_one_line(value: Any) -> Any:
@@ -31,6 +34,14 @@ def say(name: str, **values: Any) -> str:
     for table in tables:
         words = words[table]
     return str(words[last].format(**values))
+
+
+def model_in_words(fit: FitRecord) -> str:
+    """Return what a fit is a fit of: its model, or the likelihood alone where its prior is unknown."""
+    unknown = unknown_side(fit.priors)
+    if unknown is None or MODELS[fit.model].loadings != "positive":
+        return say(f"models.{fit.model}.told")
+    return str(WORDS["unknown"][unknown.told])
 
 
 def counted(number: int, what: str) -> str:

@@ -107,8 +107,9 @@ def check_has_chains(fit: Fit) -> None:
             f"plots.chains needs chains: found draws by {fit.method!r}, which are resampled particles in no order; see "
             "fit.status for how far its runs agree, or draw the posterior with plots.loadings_intervals"
         )
-    able = tuple(name for name in methods_with("draws") if not METHODS[name].resampled)
-    check_method(fit.method, able, "plots.chains")
+    if fit.by.posterior != "draws":
+        able = tuple(name for name in methods_with("draws") if not METHODS[name].resampled)
+        check_method(fit.method, able, "plots.chains")
 
 
 def check_any_objective(found: int, methods: Iterable[str]) -> None:

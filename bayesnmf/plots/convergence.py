@@ -53,7 +53,7 @@ def objectives(fits: Mapping[str, Fit] | Fit, **panels: Unpack[style.Panels]) ->
     styles = style.looks_of_fits(fits)
     for ax, (kind, labels) in zip(grid[0], kinds.items(), strict=True):
         for label in labels:
-            draw = _draw_bound if METHODS[fits[label].method].estimated else _draw_climb
+            draw = _draw_bound if fits[label].by.estimated else _draw_climb
             draw(ax, fits[label].trace, label, styles[label])
         _show_late_steps(ax, [fits[label].trace for label in labels])
         style.dress(ax, kind, "iteration", "objective (nats)", size=10)

@@ -18,6 +18,7 @@ from bayesnmf.plots.checks import check_no_priors
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_family
 from bayesnmf.priors.specification import PARAMETER, check_model
+from bayesnmf.results.checks import check_knows_priors
 
 # The program is traced with sizes that all differ, so that the length of an axis identifies it.
 ROWS, FEATURES, RANK = 3, 5, 2
@@ -77,6 +78,7 @@ def model_graph(
     sizes: dict[str, Any] = dict(LETTERS)
     if isinstance(model, Fit):
         check_no_priors(priors)
+        check_knows_priors(model, "plots.model_graph")
         (n, m), priors = model.counts.shape, model.priors
         sizes = {"row": n, "feature": m, "component": model.rank}
         model = model.model

@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from bayesnmf.checks import check_choice
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference import alignment
-from bayesnmf.options import METHODS
 from bayesnmf.plots import style
 from bayesnmf.plots.checks import check_matchable
 from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals
@@ -165,7 +164,7 @@ def named_sources(fits: Mapping[str, Fit], figure: Figure) -> str:
     """Return lines with what intervals other than those of samplers are, for the heading of a figure; "" without."""
     width = int(LETTERS * figure.get_figwidth())
     sources = {label: source_of_intervals(for_intervals(fit)) for label, fit in fits.items()
-               if METHODS[fit.method].posterior != "draws"}  # fmt: skip
+               if fit.by.posterior != "draws"}  # fmt: skip
     # Points have none. What to call for better ones is no part of a figure.
     sources = {label: source.partition("; fit.")[0] for label, source in sources.items() if source}
     if len(fits) > 1:

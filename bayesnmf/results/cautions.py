@@ -15,13 +15,14 @@ from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning, F
 from bayesnmf.noise.abilities import Dispersed, Noise
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.noise.words import NOISES
-from bayesnmf.options import MAP, METHODS
+from bayesnmf.options import MAP
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.options.combinations import check_together
 from bayesnmf.options.methods import allows_descent
 from bayesnmf.options.rules import Request
 from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.specification import stated_components
+from bayesnmf.priors.unknown import unknown_side
 from bayesnmf.priors.values import component_sums
 from bayesnmf.results.dispersion import in_words, told_dispersion
 from bayesnmf.results.mixing import DIFFERENT, ESS_LIMIT, R_HAT_LIMIT, judged_parts, mixing
@@ -55,7 +56,9 @@ def cure_of(result: FitRecord) -> str:
         return cure_of_mode(options, plain)
     if getattr(options, "draws", None) == "auto":
         return _cure_of_chains(result.status.reason)
-    change = METHODS[result.method].cure
+    change = result.by.cure
+    if not result.by.runner:
+        return change
     if by_kkt and not options.tol:  # only the KKT residual can end the fit
         change = change.replace("tol", "kkt_tol")
     return f"{change} in bayesnmf.{type(options).__name__}(...)"
@@ -118,7 +121,7 @@ def cautions_of(fit: FitRecord, r_hat: float | None = None, ess: float | None = 
     Chains are judged by the components, the loadings of up to 50 rows and the log joint (`bayesnmf.results.mixing`),
     and by `r_hat` and `ess` of other parameters, if these are worse.
     """
-    cautions, chains = [], fit.estimate.kind == "draws" and not METHODS[fit.method].resampled
+    cautions, chains = [], fit.estimate.kind == "draws" and fit.trace.ndim == 2 and not fit.by.resampled
     if fit.status.reason == INTERRUPTED:
         cautions.append("was interrupted; its numbers describe the state at that point")
     elif fit.status.reason in BROKEN:
@@ -131,9 +134,9 @@ def cautions_of(fit: FitRecord, r_hat: float | None = None, ess: float | None = 
         ess = np.minimum(found.get("min_ess", np.inf), np.inf if ess is None else ess)
         more = cure_of(fit) if getattr(fit.options, "draws", None) == "auto" else ""
         if not r_hat <= R_HAT_LIMIT:  # also if it is NaN, from too few draws
-            cautions.append(f"R-hat {r_hat:.2f} > {R_HAT_LIMIT}; {more or 'raise warmup and draws'}")
+            cautions.append(f"R-hat {r_hat:.2f} > {R_HAT_LIMIT}; {more or fit.by.cure}")
         if not ess >= ESS_LIMIT:
-            cautions.append(f"ESS {ess:.0f} < {ESS_LIMIT}; {more or 'raise draws'}")
+            cautions.append(f"ESS {ess:.0f} < {ESS_LIMIT}; {more or fit.by.cure.replace('warmup and ', '')}")
         if more and not fit.status.converged and (not cautions or DIFFERENT in fit.status.reason):
             cautions.append(f"did not converge: {fit.status.reason}; {more}")
     cautions += [f"{fault}; {cure}" for fault, cure in faults_of_draws(fit)]
@@ -173,7 +176,7 @@ def caution_of_rounding(fit: FitRecord) -> str:
 
 def _fall(fit: FitRecord) -> float:
     """Return the largest fall of an objective that exact steps only raise, in nats; 0 of one that may fall."""
-    if METHODS[fit.method].posterior == "draws" or fit.method == "svi" or fit.trace.ndim != 1:
+    if fit.by.posterior == "draws" or fit.method == "svi" or fit.trace.ndim != 1:
         return 0.0
     if getattr(fit.options, "algorithm", None) == "minibatch" or not np.isfinite(fit.trace[1:]).all():
         return 0.0
@@ -257,6 +260,8 @@ def noises_for(fit: FitRecord) -> list[str]:
 def _serves(fit: FitRecord, noise: Noise) -> bool:
     """Return whether counts can be fitted with a noise by the method, priors and options of a fit."""
     options: Any = fit.options
+    if not fit.by.runner or unknown_side(fit.priors):  # made elsewhere, where noises are others' business
+        return False
     if "regression" in getattr(ALGORITHMS.get(getattr(options, "algorithm", "")), "needs", ()):
         options = replace(options, algorithm=None)  # a default that noise leaves for EM
     try:

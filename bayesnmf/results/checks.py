@@ -14,7 +14,8 @@ from bayesnmf.data.several import check_unweighted
 from bayesnmf.data.simulation import Simulation
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.noise.abilities import distribution_of
-from bayesnmf.options import METHODS
+from bayesnmf.priors.specification import MODELS
+from bayesnmf.priors.unknown import unknown_side
 from bayesnmf.results.record import FitRecord
 
 
@@ -39,7 +40,7 @@ def check_comparable(fits: Any) -> None:
     first_label, first = next(iter(fits.items()))
     for label, fit in fits.items():
         for what, ours, theirs in (
-            ("model", fit.model, first.model),
+            ("model, or loadings of one kind", MODELS[fit.model].loadings, MODELS[first.model].loadings),
             ("rank", fit.rank, first.rank),
             ("shape of the counts", fit.counts.shape, first.counts.shape),
         ):
@@ -59,6 +60,21 @@ def check_comparable(fits: Any) -> None:
                 f"fits must be of the same counts, else their posteriors cannot be compared: the counts of {label!r} "
                 f"differ from those of {first_label!r}; fit the same counts"
             )
+
+
+def check_are_of_counts(own: Any, counts: Any) -> None:
+    """Refuse counts that are not those of given fits, whatever these know of them besides."""
+    if own.shape != counts.shape or (own.matrix != counts.matrix).nnz:
+        raise ValueError(
+            f"fits must be of the given counts: found {counts.shape[0]:,} × {counts.shape[1]:,} counts beside fits of "
+            f"{own.shape[0]:,} × {own.shape[1]:,}, or others; give fit.counts"
+        )
+
+
+def check_only_fits(**left_out: bool) -> None:
+    """Refuse arguments that say how fits are made beside fits that are made, each by whether it was left out."""
+    if given := [name for name, left in left_out.items() if not left]:
+        raise ValueError(f"fits are compared as they are: found {given[0]} beside them; leave {given[0]} out")
 
 
 def found_in(fits: Any) -> str:
@@ -84,6 +100,12 @@ def check_fit(fit: Any) -> None:
             f"fit must be a result of bayesnmf.fit: found {type(fit).__name__}; make one with bayesnmf.fit, read one "
             "with bayesnmf.load, or take one out of several, as in fits['gibbs']"
         )
+
+
+def check_knows_priors(fit: FitRecord, what: str) -> None:
+    """Refuse what needs the priors of a fit that was made elsewhere, or of a program of its own."""
+    if (unknown := unknown_side(fit.priors)) is not None:
+        unknown.check(what)
 
 
 def check_has_dispersion(fit: FitRecord, ratio: float) -> None:
@@ -216,7 +238,7 @@ def check_reference(reference: Any, fits: Mapping[str, Any]) -> str:
     """Return the label of a fit with a posterior: `reference`, or by default the first fit by the preferred method."""
     with_posterior = [label for label, fit in fits.items() if fit.estimate.kind != "point"]
     if reference is None and with_posterior:
-        return min(with_posterior, key=lambda label: METHODS[fits[label].method].preference)
+        return min(with_posterior, key=lambda label: fits[label].by.preference)
     if isinstance(reference, Hashable) and reference in with_posterior:
         return str(reference)
     found = "none" if reference is None else shown(reference)

@@ -42,9 +42,10 @@ from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.inference.status import Status
 from bayesnmf.noise.abilities import FeatureGroups
 from bayesnmf.noise.words import kinds
-from bayesnmf.options import METHODS, Start
+from bayesnmf.options import FOREIGN, METHODS, Start
 from bayesnmf.priors import Priors, ScaledProportions
 from bayesnmf.priors.families import FAMILIES
+from bayesnmf.priors.unknown import Unknown
 from bayesnmf.results.batches import FittedBatches
 from bayesnmf.results.estimates import Draws, Intervals, Point, VariationalPosterior
 from bayesnmf.results.record import FitRecord
@@ -57,7 +58,7 @@ ELSEWHERE = {"Assignment": "bayesnmf.assessment.assignment"}  # modules of resul
 OWN = (
     Status, Priors, ScaledProportions, Start, Point, VariationalPosterior, Draws, Intervals, FittedBatches, Counts,
     SeveralCounts, Matrices, BlockedCounts, StoredMatrix, Filling, Batches, Mask, GroupMask, FeatureGroups, csr_array,
-    csc_array,
+    csc_array, Unknown,
 )  # fmt: skip
 KNOWN = (
     "add the class of a prior to bayesnmf.priors.families.FAMILIES, that of a noise, as an object, to "
@@ -69,7 +70,7 @@ NUMBER, SINGLE_ENTRY = 1, 2  # type of a value without axes: a Python number, an
 
 def classes() -> dict[str, type]:
     """Return the classes of the records of files, by name; tables and results of other folders come besides."""
-    options = [method.options for method in METHODS.values()]
+    options = [method.options for method in (METHODS | FOREIGN).values()]
     named = {kind.__name__: kind for kind in (*OWN, *options, *FAMILIES.values(), *kinds().values())}
     return {FIT: FitRecord, **named}
 

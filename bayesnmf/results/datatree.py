@@ -16,7 +16,6 @@ from bayesnmf.checks import check_count, check_flag, check_keywords, check_names
 from bayesnmf.data.checks import check_complete
 from bayesnmf.data.several import coordinates_of
 from bayesnmf.noise.abilities import Noise, distribution_of
-from bayesnmf.options import METHODS
 from bayesnmf.priors.log_linear import EFFECTS, SHAPES
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_distribution, check_fit
@@ -32,7 +31,14 @@ from bayesnmf.results.draws import (
 from bayesnmf.results.effects import variables_of_effects
 from bayesnmf.results.estimates import Draws, evenly_spaced, take_features
 from bayesnmf.results.intervals import for_draws, source_of_intervals
-from bayesnmf.results.record import DISPERSION, FitRecord, effective_loadings, factors_of_means, trace_of_kept
+from bayesnmf.results.record import (
+    DISPERSION,
+    SITE,
+    FitRecord,
+    effective_loadings,
+    factors_of_means,
+    trace_of_kept,
+)
 from bayesnmf.results.replication import replicate, replication_rng, selected_size
 from bayesnmf.text import distinct
 from bayesnmf.types import Array
@@ -49,6 +55,7 @@ ALL_DRAWS = "of all draws: split R-hat, effective sample sizes by batch means"
 ALL_PARTICLES = "means and standard deviations of all draws"
 DEFAULT_BYTES, FEWEST = 80e6, 100  # size of draws and what is computed of them, and their number, unasked
 ALL = "all"
+TAKEN = ("chain", "draw", "row", "component", "feature", "batch", "loadings", "components", "scale", DISPERSION)
 TRIPLETS = "count_row and count_feature are positions, from 0; all other counts are 0"
 
 
@@ -220,7 +227,7 @@ def _tree(
         about |= {"independent_draws": 1, "note": INDEPENDENT}
     elif is_resampled(fit):
         about |= {"resampled_draws": 1, "note": RESAMPLED}
-    if METHODS[fit.method].posterior != "draws" and (source := source_of_intervals(fit)):
+    if fit.by.posterior != "draws" and (source := source_of_intervals(fit)):
         about["intervals"] = source
     for name, group in groups.items():
         own = {dim: names for dim, names in coords.items() if dim in group.dims}
@@ -254,15 +261,26 @@ def _posterior_group(fit: FitRecord, values: Draws, features: Array | None) -> x
     dispersions = drawn_dispersions(fit, (values.chains, values.draws), features)
     if dispersions is not None:
         group[DISPERSION] = (("chain", "draw", *filter(None, [fit.noise.by])), dispersions)
-    group |= variables_of_effects(fit, (values.chains, values.draws))
+    group |= variables_of_effects(fit, (values.chains, values.draws)) | _other_sites(fit, (values.chains, values.draws))
     if fit.estimate.kind == "mean field" and fit.estimate.components is None:
         group["components"] += ({"point_estimate": 1},)
     return xr.Dataset(group, None if fit.batch is None else {"batch": _labels(fit.batch.names)})
 
 
+def _other_sites(fit: FitRecord, number: tuple[int, int]) -> dict[str, Any]:
+    """Return draws of other sites by name, with dimensions named as ArviZ names them; "_site" ends a name of ours."""
+    drawn = {name.removeprefix(SITE): each for name, each in (fit.statistics or {}).items() if name.startswith(SITE)}
+    found = {}
+    for name, values in drawn.items():
+        chosen = values[: number[0], evenly_spaced(number[1], values.shape[1])]
+        own = f"{name}_site" if name in TAKEN else name
+        found[own] = (("chain", "draw", *(f"{own}_dim_{axis}" for axis in range(values.ndim - 2))), chosen)
+    return found
+
+
 def _trace_group(fit: FitRecord, number: tuple[int, int]) -> dict[str, xr.Dataset]:
     """Return the log joint of the chosen draws, or the objective and the KKT residual of the iterations."""
-    if fit.estimate.kind != "draws":
+    if fit.trace.ndim == 1:
         group = {"objective": ("iteration", np.array(fit.trace))}
         if fit.residuals is not None:
             group["kkt_residual"] = ("iteration", np.array(fit.residuals))
@@ -275,7 +293,7 @@ def _trace_group(fit: FitRecord, number: tuple[int, int]) -> dict[str, xr.Datase
     kept = {
         STATISTICS.get(name, name): (("chain", "draw"), values[: number[0], spaced])
         for name, values in statistics.items()
-        if name not in (DISPERSION, EFFECTS, SHAPES)
+        if name not in (DISPERSION, EFFECTS, SHAPES) and not name.startswith(SITE)
     }
     return {"sample_stats": xr.Dataset(kept)}
 

@@ -10,9 +10,9 @@ from bayesnmf.cards import CAUTION, Card
 from bayesnmf.data.covariates.coding import Coding
 from bayesnmf.data.labels import listed
 from bayesnmf.data.several import coordinates_of
-from bayesnmf.options import METHODS
 from bayesnmf.priors.pair import favoured, free_components
 from bayesnmf.priors.specification import stated_components
+from bayesnmf.priors.unknown import unknown_side
 from bayesnmf.results.cautions import caution_of_rounding, cautions_of_model
 from bayesnmf.results.intervals import SOME, fault_of_part, share_unmixed, told_of_intervals, unmixed
 from bayesnmf.results.markers import leading_features
@@ -29,9 +29,7 @@ CALLS = ("bayesnmf.plots.structure(fit)", 'bayesnmf.report(fit, "fit.html")')
 
 def state_of(fit: FitRecord) -> str:
     """Return what has converged, or that it has not, with the reason: an optimum says nothing about intervals."""
-    chains = METHODS[fit.method].posterior == "draws"
-    what = "draws have converged" if chains else "converged to an optimum"
-    told = f"{what if fit.status.converged else 'not converged'}: {fit.status.reason}"
+    told = f"{fit.by.reached if fit.status.converged else 'not converged'}: {fit.status.reason}"
     if (found := unmixed(fit)) is None:
         return told
     return f"intervals not mixed in {share_unmixed(found)}, R-hat up to {found.r_hat:.2f}; estimates {told}"
@@ -94,6 +92,7 @@ def title_of(fit: FitRecord) -> str:
     """Return what was fitted to what."""
     n, m = fit.counts.shape
     more = f"{missing_in_words(fit)}{noise_in_words(fit)}"
+    more += "" if (unknown := unknown_side(fit.priors)) is None else f", {unknown.told}"
     return f"{fit.model} by {fit.method}, rank {fit.rank}, {n:,} rows × {m:,} features{more}"
 
 
@@ -105,14 +104,15 @@ def facts_of(fit: FitRecord) -> list[str]:
         every = fit.diagnostics.get("kept_every", 1)
         kept = f", every {every:.0f}th kept" if every > 1 else ""
         made = f"{chains} chains × {draws} draws{kept}"
-        if METHODS[fit.method].resampled:
+        if fit.by.resampled:
             made = f"{fit.trace.size} draws from {chains} run{'s' if chains > 1 else ''}"
         objective = f"{made}, mean {unit} {fit.trace.mean():,.1f}"
         if switches := fit.diagnostics.get("label_switches"):
             objective += f"; labels switched {switches:.0f} times within chains, undone by matching"
     else:
-        objective = f"{unit} {fit.trace[-1]:,.3f} after {fit.status.iterations} iterations"
-    state = f"{state_of(fit)}; {fit.seconds:.2f} s, seed {fit.seed}"
+        after = f" after {fit.status.iterations} iterations" if fit.by.runner else ""
+        objective = f"{unit} {fit.trace[-1]:,.3f}{after}"
+    state = f"{state_of(fit)}; {fit.seconds:.2f} s" + (f", seed {fit.seed}" if fit.by.runner else "")
     return [*given_in_words(fit), objective, state, told_of_intervals(fit)]
 
 

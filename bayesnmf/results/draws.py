@@ -19,7 +19,6 @@ import numpy as np
 
 from bayesnmf.checks import check_available, check_count, check_size
 from bayesnmf.noise.abilities import Dispersed, Noise
-from bayesnmf.options import METHODS
 from bayesnmf.results.estimates import Draws, evenly_spaced, take_features
 from bayesnmf.results.record import DISPERSION, FitRecord
 from bayesnmf.types import Array
@@ -139,7 +138,7 @@ def moments_of_rows(name: str, values: Array, rows: Array) -> Array:
 
 def is_resampled(fit: FitRecord) -> bool:
     """Return whether the draws of a fit are resampled particles, not chains."""
-    return METHODS[fit.method].resampled
+    return fit.by.resampled
 
 
 def runs_of_draws(fit: FitRecord) -> Array:

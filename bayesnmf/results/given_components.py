@@ -27,8 +27,9 @@ ROWS, MOST = 400, 100  # rows of replicates, and most updates of each: 1,000 cha
 def components_of(fit: FitRecord) -> Side:
     """Return the components of a fit as a side: their mean field, or a point."""
     prior = stated_components(fit.priors.components)
-    if fit.estimate.kind == "mean field" and fit.estimate.components is not None:
-        return MeanField(component_axis=0).of(prior, fit.estimate.components)
+    q: Any = fit.estimate.components if fit.estimate.kind == "mean field" else None
+    if q is not None and "mean_field" in prior.optional:
+        return MeanField(component_axis=0).of(prior, q)
     return Mode(estimated=fit.priors.components == PARAMETER).at(prior, np.asfortranarray(fit.components))
 
 

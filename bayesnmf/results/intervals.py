@@ -96,6 +96,8 @@ def source_of_intervals(fit: FitRecord) -> str:
     if fit.estimate.kind == "mean field":
         return f"intervals: mean field; too narrow; {_cure(fit)}"
     found = _beside(fit)
+    if found is None and fit.by.posterior == "mean field":  # of a program of its own
+        return "intervals: draws of a mean field; too narrow"
     if found is None:
         return "intervals: draws of the posterior"
     number = found.draws.draws

@@ -25,7 +25,6 @@ import numpy as np
 from scipy.special import xlogy
 
 from bayesnmf.checks import check_choice, check_count
-from bayesnmf.options import METHODS
 from bayesnmf.options.methods import basis_of_mode
 from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.specification import stated_components
@@ -155,7 +154,7 @@ def _raised_draw(fit: FitRecord, components: Array, rng: np.random.Generator) ->
     prior = stated_components(fit.priors.components)
     free, raised = free_components(prior, fit.rank), components.astype(np.float64)
     count = (component_sums(raised) / np.maximum(fit.expected_sizes, 1.0))[free, None]
-    of_modes = METHODS[fit.method].posterior == "point" and basis_of_mode(fit.options) == "natural"
+    of_modes = fit.by.posterior == "point" and basis_of_mode(fit.options) == "natural"
     for more in _lacking(prior, 2 if of_modes else 1).values():  # the mode of Gamma(a + 1) is the mean of Gamma(a)
         raised[free] += count * rng.gamma(np.broadcast_to(more, raised[free].shape))
     return raised

@@ -16,7 +16,7 @@ from bayesnmf.inference.status import Status
 from bayesnmf.noise.abilities import DISPERSION as DISPERSION
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.poisson import POISSON
-from bayesnmf.options import METHODS, Options
+from bayesnmf.options import Method, Options, method_of
 from bayesnmf.priors import Priors
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.priors.values import component_sums
@@ -28,6 +28,8 @@ HELD = "components_held"  # diagnostic of fits of new rows
 OF_MATRIX = "share_of_matrix"  # diagnostic of one of several matrices of a fit: its share of the counts of its rows
 LEARNED = "dispersion_learned"  # diagnostic of fits whose dispersion was not given
 
+
+SITE = "site "  # how the names of statistics begin that are other sites of a program, or of draws from elsewhere
 
 AT_THE_END = ("converged", "iterations", "objective", "objective_change")  # diagnostics of every fit
 
@@ -81,12 +83,19 @@ class FitRecord:
         return {name: value for name, value in self.diagnostics.items() if name not in AT_THE_END}
 
     @property
+    def by(self) -> Method:
+        """The record of its method."""
+        return method_of(self.method)
+
+    @property
     def posterior(self) -> VariationalPosterior | Draws:
         """The closed-form q (vi, svi) or the draws (gibbs, nuts)."""
         if isinstance(self.estimate, Point):
             cure = "fit with method='vi' (or 'gibbs', 'nuts', 'svi')"
             if not self.is_projected and self.intervals is None:
                 cure += "; for intervals alone, fit.with_intervals('bootstrap')"
+            if not self.by.runner:
+                raise AttributeError(f"a {self.method} has no posterior; give draws to bayesnmf.from_draws")
             raise AttributeError(f"a {self.method.upper()} fit has no posterior; {cure}")
         return self.estimate
 
@@ -161,10 +170,14 @@ class FitRecord:
     @property
     def objective(self) -> str:
         """Name of the objective in `trace`."""
-        method = METHODS[self.method]
-        if method.objective_of_rows and self.multipliers is None:
-            return method.objective_of_rows
-        return method.objective.format(bound=getattr(self.options, "bound", ""))
+        if self.by.objective_of_rows and self.multipliers is None:
+            return self.by.objective_of_rows
+        return self.by.objective.format(bound=getattr(self.options, "bound", ""))
+
+
+def component_axis(shape: tuple[int, ...], rank: int) -> int | None:
+    """Return the axis of another site that is that of the components: the only one of their number, if there is one."""
+    return shape.index(rank) if rank > 1 and shape.count(rank) == 1 else None
 
 
 def _end_of(trace: Array, status: Status) -> dict[str, float]:

@@ -15,7 +15,7 @@ from bayesnmf.data.naming import changed_names, check_distinct
 from bayesnmf.inference import alignment
 from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.log_linear import EFFECTS, SHAPES
-from bayesnmf.results.record import FitRecord
+from bayesnmf.results.record import SITE, FitRecord, component_axis
 from bayesnmf.types import Array
 
 
@@ -62,6 +62,8 @@ def _in_order(name: str, values: Array, order: Array) -> Array:
 
 def _reordered(name: str, values: Array, order: Array) -> Array:
     """Return statistics of draws with components permuted, where they belong to these."""
+    if name.startswith(SITE) and (axis := component_axis(values.shape[2:], len(order))) is not None:
+        return np.take(values, order, axis=axis + 2)
     return values[..., order] if name in (EFFECTS, SHAPES) else values
 
 

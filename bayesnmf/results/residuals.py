@@ -35,6 +35,7 @@ ENTRIES, FEATURES = 2**19, 512  # looked at, at most
 SQUARES = 2**25  # rows times the square of the rank, at most
 FLIPS, BLOCK, ROUNDS = 12, 8, 4
 FAR, LOW, RIDGE = 4.0, 0.01, 1e-9
+NONE = 1e-100  # a mean that is none: weights of smaller ones overflow
 LEFT = 4  # rows and features beyond the rank that are needed
 NAMED = 3  # features
 LEVEL = 0.01  # p-value below which structure is told
@@ -122,7 +123,7 @@ def structures(
     left, right = np.asarray(loadings[rows], np.float64), np.asarray(components[:, features], np.float64)
     means = left @ right
     residuals = matrix[rows][:, features].toarray() - means
-    seen = means > 0 if mask is None else (means > 0) & ~mask.hidden(rows)[:, features]
+    seen = means > NONE if mask is None else (means > NONE) & ~mask.hidden(rows)[:, features]
     weights, parts = np.zeros_like(means), {}
     for name in of_matrices:
         part = names[features] == name

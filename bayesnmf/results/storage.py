@@ -21,7 +21,7 @@ import numpy as np
 
 from bayesnmf.checks import check_choice, check_count, check_path
 from bayesnmf.needs import needed_for
-from bayesnmf.options import METHODS, methods_with
+from bayesnmf.options import FOREIGN, METHODS, methods_with
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.checks import check_family
 from bayesnmf.priors.specification import MODELS
@@ -333,10 +333,10 @@ def is_whole(path: Path) -> bool | None:
 def check_saved_fit(fit: FitRecord) -> None:
     """Refuse a fit of a file whose settings are of the wrong type or out of range, or do not match its arrays."""
     check_choice(fit.model, "model", MODELS)
-    check_choice(fit.method, "method", METHODS)
+    check_choice(fit.method, "method", METHODS | FOREIGN)
     check_count(fit.rank, "rank")
     check_count(fit.seed, "seed", minimum=0)
-    expected = METHODS[fit.method].options
+    expected = fit.by.options
     if type(fit.options) is not expected:
         raise ValueError(f"options must be {expected.__name__} for {fit.method}: found {type(fit.options).__name__}")
     converged, reason, iterations = fit.status
@@ -366,7 +366,7 @@ def check_saved_shapes(fit: Any) -> None:
     for name, values in (fit.moments or {}).items():
         _check_shape(values, np.shape(getattr(fit, name.split("_")[0])), f"moments[{name!r}]")
     posterior = fit.estimate
-    if (posterior.kind == "point") != (METHODS[fit.method].posterior == "point"):
+    if (posterior.kind == "point") != (fit.by.posterior == "point"):
         others = " and ".join(methods_with("point"))
         raise ValueError(f"a posterior belongs to every method but {others}: this fit is by {fit.method}")
     beside = None if fit.intervals is None else fit.intervals.draws

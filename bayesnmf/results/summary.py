@@ -12,7 +12,6 @@ from bayesnmf.checks import check_fraction, check_names, check_size
 from bayesnmf.data.several import coordinates_of
 from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.needs import needed_for
-from bayesnmf.options import METHODS
 from bayesnmf.results.cautions import cautions_of, cautions_of_model, with_label
 from bayesnmf.results.checks import check_components_have_posterior
 from bayesnmf.results.draws import LIMIT, chains_and_draws, drawn_dispersions, draws_size, restrict_rows
@@ -77,7 +76,7 @@ def summary(
         import xarray as xr
 
     posterior = fit.posterior if fit.intervals is None else fit.intervals.draws  # raises for a point estimate
-    own, interval = METHODS[fit.method], check_fraction(interval, "interval")
+    own, interval = fit.by, check_fraction(interval, "interval")
     asked, entries = check_names(rows, fit.row_names, "rows"), None
     columns = check_names(features, fit.feature_names, "features")
     if asked is None or columns is not None:

@@ -33,7 +33,7 @@ GROUPS = {
     "fits": Group(
         "Fits",
         "`bayesnmf.fit` fits any model by any method and returns a `bayesnmf.Fit`. `bayesnmf.__version__` is a string.",
-        ("fit", "Fit", "load", "which", "MinibatchVI", "ConvergenceWarning"),
+        ("fit", "from_draws", "Fit", "load", "which", "MinibatchVI", "ConvergenceWarning"),
     ),
     "options": Group(
         "Options of the methods",

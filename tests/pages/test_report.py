@@ -399,13 +399,13 @@ def test_the_template_refuses_what_it_does_not_know():
 
 
 def test_there_are_words_for_every_model_and_method():
-    from bayesnmf.options import METHODS
+    from bayesnmf.options import FOREIGN, METHODS
     from bayesnmf.pages.words import WORDS
     from bayesnmf.priors.specification import MODELS
 
     assert {*WORDS["models"]} == {*MODELS}
     assert all("cite" in each for each in WORDS["models"].values())
-    assert {*WORDS["methods"]} == {*METHODS}
+    assert {*WORDS["methods"]} == {*METHODS, *FOREIGN}
 
 
 @pytest.mark.long

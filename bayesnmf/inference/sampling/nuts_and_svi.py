@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 from numpyro.infer.hmc import hmc
-from numpyro.infer.util import constrain_fn, potential_energy
+from numpyro.infer.util import constrain_fn, initialize_model, potential_energy
 
 from bayesnmf.inference.sampling.gibbs import choose_chains
 from bayesnmf.inference.side_by_side import side_by_side
@@ -109,6 +109,23 @@ def unconstrain(values: Sites, on_simplex: frozenset[str]) -> dict[str, jax.Arra
     }
 
 
+def starts_by(
+    strategy: str | None, values: list[Sites], program: Callable[..., Any], arguments: dict[str, Any], seed: int
+) -> dict[str, jax.Array]:
+    """Return unconstrained values of all sites to start chains from, (chains, …).
+
+    Those of each chain are `values`, where they are given, and NumPyro's by its strategy, "uniform" if there is none.
+    """
+    keys = jax.random.split(jax.random.key(seed), len(values))
+    found = []
+    for key, given in zip(keys, values, strict=True):
+        own = numpyro.infer.init_to_value(values={name: jnp.asarray(value) for name, value in given.items()})
+        first = own if strategy is None else getattr(numpyro.infer, f"init_to_{strategy}")
+        model = initialize_model(key, program, init_strategy=first, model_kwargs=arguments)
+        found.append(model.param_info.z)
+    return {name: jnp.stack([each[name] for each in found]) for name in found[0]}
+
+
 def run_nuts(
     program: Callable[..., Any],
     arguments: dict[str, Any],
@@ -138,12 +155,13 @@ def run_nuts(
     keys = jax.random.split(jax.random.key(seed), options.chains)
     firsts = [{name: value[c] for name, value in starts.items()} for c in range(options.chains)]
     shapes = shapes_of((keys[0], firsts[0], traced))
-    schedule = (options.warmup, options.target_accept, options.max_tree_depth)
+    schedule = (options.warmup, options.target_accept, options.max_tree_depth, options.dense_mass)
     compiled = compile_chain(program, fixed, shapes, schedule, jax.config.jax_enable_x64)
     states = [compiled.init(key, first, traced) for key, first in zip(keys, firsts, strict=True)]
     block = partial(compiled.run_steps, traced)
     stop = threading.Event()
-    kept = run_threads(block, states, steps, stop, lambda done: progress(done, steps * options.chains))
+    threads = 1 if options.chain_method == "sequential" else len(states)
+    kept = run_threads(block, states, steps, stop, lambda done: progress(done, steps * options.chains), threads)
     lengths = [min(sum(len(part["num_steps"]) for part in chain) - options.warmup, options.draws) for chain in kept]
     chains, length = choose_chains(lengths)
     drawn = slice(options.warmup, options.warmup + length)
@@ -164,10 +182,10 @@ class _Compiled(NamedTuple):
 
 @lru_cache(maxsize=MOST_KEPT)
 def compile_chain(
-    program: Callable[..., Any], fixed: Fixed, shapes: Any, schedule: tuple[int, float, int], _doubles: bool
+    program: Callable[..., Any], fixed: Fixed, shapes: Any, schedule: tuple[int, float, int, bool], _doubles: bool
 ) -> _Compiled:
-    """Return functions compiled for arguments of the given shapes; the schedule is warm-up, acceptance and depth."""
-    warmup, target_accept, depth = schedule
+    """Return functions compiled for arguments of the given shapes; the schedule is warm-up, acceptance, depth, mass."""
+    warmup, target_accept, depth, dense = schedule
 
     def potential(traced: dict[str, Any]) -> Callable[[dict[str, jax.Array]], jax.Array]:
         return partial(potential_energy, program, (), join_arguments(traced, fixed))
@@ -180,6 +198,7 @@ def compile_chain(
             warmup,
             target_accept_prob=target_accept,
             max_tree_depth=depth,
+            dense_mass=dense,
             trajectory_length=None,
             model_args=(traced,),
             rng_key=key,
@@ -205,8 +224,9 @@ def run_threads(
     steps: int,
     stop: threading.Event,
     progress: Callable[[int], None],
+    threads: int,
 ) -> list[list[Sites]]:
-    """Run each chain on its own thread until all steps are done, or until an exception stops all chains."""
+    """Run so many chains at once, each on a thread, until all steps are done, or until an exception stops all."""
     done = [0] * len(states)
     doubles = jax.config.jax_enable_x64
 
@@ -227,7 +247,7 @@ def run_threads(
                     stop.set()
         return kept
 
-    return side_by_side([partial(run, chain) for chain in range(len(states))], len(states), stop)
+    return side_by_side([partial(run, chain) for chain in range(len(states))], threads, stop)
 
 
 class SviRun(NamedTuple):
@@ -241,12 +261,12 @@ class SviRun(NamedTuple):
 def run_svi(
     programs: Programs,
     arguments: dict[str, Any],
-    start: dict[str, Array],
+    start: dict[str, Array] | None,
     seed: int,
     options: Any,
     progress: Callable[[int, float], None],
 ) -> SviRun:
-    """Fit the guide to the program by `options.max_iter` steps from the parameters `start`.
+    """Fit the guide to the program by `options.max_iter` steps from the parameters `start`, or where the guide starts.
 
     `programs` is the pair of program and guide. Blocks of up to 100 steps, or about a second, share one compilation.
     The learning rate decays to a tenth over the run.
@@ -278,7 +298,7 @@ def run_svi(
 class _Functions(NamedTuple):
     """Functions for the first state, for a block of steps with its losses, and for the parameters of q."""
 
-    init: Callable[[jax.Array, dict[str, Any], dict[str, Any]], Any]
+    init: Callable[[jax.Array, dict[str, Any] | None, dict[str, Any]], Any]
     run_steps: Callable[[Any, dict[str, Any], int], tuple[Any, jax.Array]]
     parameters: Callable[[Any], dict[str, Any]]
 
@@ -297,7 +317,7 @@ def build_functions(
         *programs, numpyro.optim.Adam(rate), numpyro.infer.TraceMeanField_ELBO(num_particles=particles)
     )
 
-    def init(key: jax.Array, start: dict[str, Any], traced: dict[str, Any]) -> Any:
+    def init(key: jax.Array, start: dict[str, Any] | None, traced: dict[str, Any]) -> Any:
         return svi.init(key, init_params=start, **join_arguments(traced, fixed))
 
     def steps(state: Any, traced: dict[str, Any], length: Any) -> tuple[Any, jax.Array]:

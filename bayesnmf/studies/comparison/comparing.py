@@ -26,7 +26,7 @@ from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.seeds import Seeds
-from bayesnmf.data.splitting import Split, split_counts
+from bayesnmf.data.splitting import Split, split_counts, undivided
 from bayesnmf.fitting.checkpointing import keep_each_fit
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
@@ -47,6 +47,7 @@ from bayesnmf.places import check_folder
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_length_of_dispersion, check_noise, check_one_prior_for_all_rows
 from bayesnmf.priors.specification import EVEN, model_and_rank
+from bayesnmf.results.checks import check_are_of_counts, check_comparable, check_only_fits
 from bayesnmf.results.draws import chains_and_draws, draws_size, is_resampled
 from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT
 from bayesnmf.results.record import LEARNED
@@ -254,14 +255,17 @@ def measured(comparison: Comparison, chosen: Collection[str] = tuple(MEASURES)) 
 def notes(comparison: Comparison) -> list[str]:
     """Return the notes that are needed to read all measures."""
     split = comparison.split
-    chains = [name for name, fitted in comparison.fits.items() if _is_chains(fitted)]
+    chains = [name for name, fitted in comparison.fits.items() if _is_chains(fitted) and fitted.by.runner]
     lines = [f"in nats; held-out given row totals; reference of the last rows: {reference_of(comparison.fits)}"]
     lines += [f"{' and '.join(chains)}: {NOTE}"] if chains else []
     lines += [f"{name}: {NOTE_OF_PARTICLES}" for name, fitted in comparison.fits.items() if is_resampled(fitted)]
-    lines.append(
-        f"{split.train.total:,.0f} counts trained on, {split.thinned.total:,.0f} thinned (each kept with probability "
-        f"{split.keep:g})"
-    )
+    if split.keep == 1:
+        lines.append("fits as they were given, of all counts: none are held out")
+    else:
+        lines.append(
+            f"{split.train.total:,.0f} counts trained on, {split.thinned.total:,.0f} thinned (each kept with "
+            f"probability {split.keep:g})"
+        )
     if split.seen is not None and split.withheld is not None:
         lines.append(
             f"{split.seen.shape[0]} new samples: {split.seen.total:,.0f} counts seen, "
@@ -284,7 +288,7 @@ def file_names() -> list[str]:
 
 
 def _is_chains(fitted: Fit) -> bool:
-    return METHODS[fitted.method].posterior == "draws" and not is_resampled(fitted)
+    return fitted.by.posterior == "draws" and not is_resampled(fitted)
 
 
 def write(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None) -> list[Path]:
@@ -309,11 +313,7 @@ def to_datatree(comparison: Comparison) -> Any:
     branches = {}
     for name, fitted in comparison.fits.items():
         stored = fitted if comparison.draws == "all" else thin_fit(fitted)  # keeps the statistics of all draws
-        number = (
-            None
-            if METHODS[fitted.method].posterior != "mean field"
-            else min(draws_within(fitted, STORED_BYTES) // 4 or 1, 250)
-        )
+        number = None if fitted.by.posterior != "mean field" else min(draws_within(fitted, STORED_BYTES) // 4 or 1, 250)
         size = draws_size(stored, chains_and_draws(stored, None, number), stored.counts.shape)
         branches[name] = stored.to_datatree(number, limit=max(size, STORED_BYTES))
         if branches[name]["observed_data"].nbytes > STORED_BYTES // 2:  # the files of the fits contain the counts
@@ -356,7 +356,7 @@ def figures_of(comparison: Comparison, image_shape: tuple[int, int] | None) -> d
     drawn: dict[str, Callable[[], Any]] = {
         "components": lambda: plots.components(fits, image_shape=image_shape, reference=reference)
     }
-    if not all(METHODS[fitted.method].posterior == "draws" for fitted in fits.values()):
+    if not all(fitted.by.posterior == "draws" for fitted in fits.values()):
         drawn["objectives"] = lambda: plots.objectives(fits)
     if len(fits) > 1:
         drawn["agreement"] = lambda: plots.agreement(fits)
@@ -455,6 +455,7 @@ def compare(
     out: str | Path | None = None,
     checkpoint: str | Path | Checkpoint | None = None,
     progress: ProgressReport | bool | None = None,
+    fits: Mapping[str, Fit] | None = None,
 ) -> Comparison:
     """Fit one model by several methods and compare the fits under the same conditions.
 
@@ -492,6 +493,9 @@ def compare(
         Folder that keeps every fit: the same call goes on, and skips fits that had ended.
     progress : bool or callable, optional
         Progress report, as for `bayesnmf.fit`.
+    fits : mapping of labels to fits, optional
+        Fits of these counts to compare as they are, as ``{"vi": fit, "theirs": bayesnmf.from_draws(...)}``, in place
+        of fits by `methods`; no counts are held out.
 
     Returns
     -------
@@ -512,6 +516,14 @@ def compare(
     >>> list(found.fits)
     ['map', 'vi']
     """
+    if fits is not None:
+        check_only_fits(
+            model=model == "gamma_poisson", rank=rank is None, methods=methods == ("map", "vi", "gibbs", "nuts"),
+            seeds=seeds is None, noise=noise == "poisson", settings=settings is None, observed=observed is None,
+            missing=missing is None, row_exposure=row_exposure is None, feature_exposure=feature_exposure is None,
+            out=out is None, checkpoint=checkpoint is None,
+        )  # fmt: skip
+        return compare_fits(counts, fits, check_count(seed, "seed", minimum=0), progress)
     noise = distribution_of(check_noise(noise), "comparisons")
     methods = [check_choice(method, "methods", METHODS) for method in check_words(methods, "methods")]
     model, rank = model_and_rank(model, rank, RANK)
@@ -545,6 +557,19 @@ def compare(
     cautions += cautions_of_missing(methods, fits, others if settings.dispersed else fits)
     cautions += unscored + unsaved
     return Comparison(fits, as_table(rows), split, cautions, settings.draws)
+
+
+def compare_fits(counts: Any, fits: Mapping[str, Fit], seed: int, progress: ProgressReport | bool) -> Comparison:
+    """Compare fits of these counts as they are, without held-out counts."""
+    check_comparable(fits)
+    first = next(iter(fits.values())).counts
+    check_are_of_counts(first, open_counts(counts, "float64"))
+    split = undivided(first)
+    with progress_context(progress) as report, warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        found = align(fits)
+        measured, unscored = measure_all(found, {}, split, seed, report)
+    return Comparison(found, as_table(measured), split, cautions_of_all(found, measured) + unscored)
 
 
 def _named_fit(names: Sequence[str | None], *of: Any, **settings: Any) -> Fit:

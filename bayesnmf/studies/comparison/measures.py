@@ -30,8 +30,9 @@ from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.inference.tempering.annealing import IN_TWENTY
 from bayesnmf.noise.abilities import distribution_of
 from bayesnmf.noise.poisson import POISSON
-from bayesnmf.options import METHODS
+from bayesnmf.options import method_of
 from bayesnmf.priors.specification import MODELS, on_simplex
+from bayesnmf.priors.unknown import unknown_side
 from bayesnmf.priors.values import component_sums
 from bayesnmf.results.cautions import cautions_of, mixing_of, with_label
 from bayesnmf.results.draws import is_resampled
@@ -55,22 +56,24 @@ def align(fits: Mapping[str, Fit]) -> dict[str, Fit]:
 
 def reference_of(fits: Mapping[str, Fit]) -> str:
     """Return the label of the fit that the others are compared with: MCMC before VI before point estimates."""
-    return min(fits, key=lambda label: METHODS[fits[label].method].preference)
+    return min(fits, key=lambda label: method_of(fits[label].method).preference)
 
 
 def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None, seed: int) -> dict[str, Any]:
     """Measure one fit: return all values of its row in the table."""
     fitted, train = fits[name], split.train
     frequencies = background(train)
-    row: dict[str, Any] = {"seconds": fitted.seconds}
+    row: dict[str, Any] = {"seconds": fitted.seconds if fitted.by.runner else np.nan}
     means, totals = fitted.mean_factors, MODELS[fitted.model].given_totals
     row["loglik"] = log_likelihood(distribution_of(fitted.noise), train, *means, totals)
-    if METHODS[fitted.method].posterior == "mean field":
+    if fitted.estimate.kind == "mean field" and unknown_side(fitted.priors) is None:
         marginal = elbo_marginal(fitted, seed=seed)
         row.update(elbo_augmented=elbo_augmented(fitted), elbo_marginal=marginal.mean, elbo_marginal_se=marginal.se)
     row |= evidence_of(fitted)
-    scored = {"thinned": score(fitted, split.thinned, frequencies, SCORE_DRAWS, seed, MOST_SCORE_DRAWS)}
-    if fitted.noise == POISSON:
+    scored = {}
+    if split.keep < 1:
+        scored["thinned"] = score(fitted, split.thinned, frequencies, SCORE_DRAWS, seed, MOST_SCORE_DRAWS)
+    if fitted.noise == POISSON and split.keep < 1:
         row["coverage90"] = pit_coverage(fitted, split.thinned, PIT_DRAWS, seed)
     if split.seen is not None and split.withheld is not None:
         projected = for_thinned(fitted, 0.5 / split.keep).project(split.seen.at_hand(), seed=seed)
@@ -104,7 +107,7 @@ def measure_all(
 def add_distances_from_best(rows: dict[str, dict[str, Any]], split: Split) -> None:
     """Add how far each score is behind the best, and the standard error of this difference."""
     for kind, held_out in (("thinned", split.thinned), ("withheld", split.withheld)):
-        if held_out is None:
+        if held_out is None or split.keep == 1:
             continue
         best = max(rows, key=lambda name: np.nan_to_num(rows[name][f"heldout_{kind}"], nan=-np.inf))
         for row in rows.values():
@@ -125,7 +128,7 @@ def evidence_of(fitted: Fit) -> dict[str, float]:
 def _scores(scored: Mapping[str, Score]) -> dict[str, float]:
     row = {f"heldout_{kind}": result.per_count for kind, result in scored.items()}
     row |= {f"heldout_{kind}_error": result.error for kind, result in scored.items()}
-    return {**row, "floored_entries": sum(result.floored for result in scored.values())}
+    return {**row, "floored_entries": sum(result.floored for result in scored.values())} if scored else row
 
 
 def agreement(fitted: Fit, reference: Fit) -> dict[str, float]:

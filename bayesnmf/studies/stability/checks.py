@@ -94,7 +94,7 @@ def check_particles(fit: Any, best: Fit, options: Any, noise: Noise) -> None:
         raise ValueError(
             "the evidence of modes needs counts without batches, as method='smc' has no factors of batches"
         )
-    if not METHODS[fit.method].resampled:
+    if not fit.by.resampled:
         raise ValueError(
             f"fit must be by method='smc', whose draws are shared out among modes by evidence: found {fit.method!r}; "
             "fit with method='smc'"
