@@ -7,8 +7,8 @@ breast cancers thinned to about 300 mutations each (as many as an exome has), ea
 sparse ones (0.5 and 0.3). Marginal Gibbs sampling from one mode, 4 chains; fits at powers of 0.8 and 1.25 start there,
 so that their components are those of the fit. Gamma(a, b) to the power α is Gamma(α (a − 1) + 1, α b), Dirichlet(η) is
 Dirichlet(α (η − 1) + 1); the likelihood to the power c / (1 + d) is that of c times the counts, exposed c times as
-much, with ``Quasi(d)``. Quantities are the shares of components, the weights of the five leading features of each, and the
-loadings of ten rows.
+much, with ``Quasi(d)``. Quantities are the shares of components, the weights of the five leading features of each, and
+the loadings of ten rows.
 
 A flag is confirmed if both refits move the mean by over 0.2 standard deviations, in the direction of the shift. "raw"
 are the flags of `az.psense` above 0.05, without regard to their Monte Carlo error; "moved" are the quantities that both

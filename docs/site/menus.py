@@ -36,7 +36,7 @@ GUIDES = {
         "command_line",
         "speed",
     ),
-    "Choose and check": ("ranks", "modes", "posteriors", "reliability", "main_job"),
+    "Choose and check": ("ranks", "modes", "posteriors", "arviz_functions", "reliability", "main_job"),
 }
 PROJECT = ("readme", "contributing", "changelog", "source/CITATION.cff")
 
