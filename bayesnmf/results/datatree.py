@@ -298,7 +298,7 @@ def _sides_group(values: Draws) -> xr.Dataset:
 
 
 def _posterior_group(fit: FitRecord, values: Draws, features: Array | None) -> xr.Dataset:
-    group: dict[Hashable, Any] = dict(_sides_group(values).variables)
+    group: dict[str, Any] = {str(name): each for name, each in _sides_group(values).variables.items()}
     if values.factors is not None:
         group["batch_factors"] = (("chain", "draw", "batch", "feature"), values.factors)
     dispersions = drawn_dispersions(fit, (values.chains, values.draws), features)

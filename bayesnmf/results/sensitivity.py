@@ -22,6 +22,7 @@ from bayesnmf.checks import check_positive
 from bayesnmf.needs import needed_for
 from bayesnmf.noise.abilities import distribution_of
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.checks import check_chains, check_distribution, check_fit
 from bayesnmf.results.draws import chains_and_draws, noises_of_draws
 from bayesnmf.results.estimates import Draws
@@ -74,6 +75,8 @@ def sensitivity(
         - "not known: more draws": that of the prior may, by its error;
         - "✓": it does not.
 
+        Its `attrs["cautions"]` say what is wrong with the fit: of chains that have not mixed, no shift can be trusted.
+
     Raises
     ------
     TypeError, ValueError
@@ -105,7 +108,10 @@ def sensitivity(
     names, dims = read.component_labels.astype(str), ("chain", "draw")
     shares = xr.DataArray(_shares(read, values), {"component_name": names}, (*dims, "component_name"))
     group = xr.Dataset({"share": shares, **draws_of_parameters(read, rows, features)}).astype(np.float64)
-    logs = {"prior": sum(log_priors(read, values, "sensitivity").values()), "likelihood": _likelihoods(read, values)}
+    logs = {
+        "prior": np.sum([*log_priors(read, values, "sensitivity").values()], axis=0),
+        "likelihood": _likelihoods(read, values),
+    }
     tree = xr.DataTree.from_dict(
         {"/posterior": group, **{f"/log_{name}": xr.Dataset({"all": (dims, each)}) for name, each in logs.items()}}
     )
@@ -120,6 +126,7 @@ def sensitivity(
                 table[name + end] = _column(found)
             table[name] = 0.0 if np.ptp(each) < FLAT * np.abs(each).max() else _column(az.psense(tree, group=name))
     table["diagnosis"] = _diagnoses(table, threshold)
+    table.attrs["cautions"] = cautions_of(fit)
     return table
 
 
@@ -149,7 +156,7 @@ def _likelihoods(fit: FitRecord, values: Draws) -> Array:
 
 def _diagnoses(table: pd.DataFrame, threshold: float) -> list[str]:
     """Return what the shifts of each quantity say."""
-    shifts, errors = (np.abs(table[[f"{name}{end}" for name in ("prior", "likelihood")]]).to_numpy() for end in ENDS)
+    shifts, errors = (np.abs(table[[f"{name}{end}" for name in ("prior", "likelihood")]].to_numpy()) for end in ENDS)
     surely, perhaps = shifts - SURE * errors >= threshold, shifts + SURE * errors >= threshold
     return [
         FINE if not maybe else UNKNOWN if not prior else CONFLICT if likelihood else STRONG_PRIOR
