@@ -22,7 +22,8 @@ from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parent
 LONGEST, LONGEST_TOGETHER = 60, 300
-STRICT = "error::UserWarning"  # of kernels: nothing in a notebook may warn unseen; readers see cautions as warnings
+# of kernels: nothing in a notebook may warn unseen; readers see cautions as warnings; tqdm misses an unused widget
+STRICT = "error::UserWarning,ignore:IProgress not found"
 
 
 def data_folder() -> Path:

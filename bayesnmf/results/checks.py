@@ -130,6 +130,33 @@ def check_distribution(fit: FitRecord, what: str) -> None:
     distribution_of(fit.noise, what)
 
 
+def check_prior_without_terms(fit: FitRecord, what: str) -> None:
+    """Refuse what needs the prior of loadings and components alone for a fit with batches or covariates."""
+    terms = {"batch": fit.batch is not None, "covariates": getattr(fit.priors.loadings, "has_effects", False)}
+    for name, has in terms.items():
+        if has:
+            raise ValueError(
+                f"{what} needs a fit whose prior is of loadings and components alone: found one with {name}"
+            )
+
+
+def check_chains(fit: FitRecord, kind: str, what: str) -> None:
+    """Refuse what needs draws of chains for a fit whose intervals are read from an estimate of another kind."""
+    if kind not in ("draws", "sampled") or fit.by.resampled:
+        found = f"found a fit by {fit.method}, whose intervals are of kind {kind!r}"
+        cure = "fit by method='gibbs'" if fit.method != "vi" else "call fit.with_intervals('sampled') first"
+        raise ValueError(f"{what} needs draws of chains: {found}; {cure}")
+
+
+def check_whole(rows: Any, features: Any) -> None:
+    """Refuse the log prior of some rows or features, which the density of the others goes with."""
+    if rows is not None or features is not None:
+        raise ValueError(
+            "log_prior needs all rows and features: found some; leave out rows= and features=, and choose parameters "
+            "by var_names= and coords= of ArviZ's functions"
+        )
+
+
 def check_no_scale_beside_missing(fit: FitRecord, what: str) -> None:
     """Refuse loadings whose scale q would have to move together with the rest, as entries are missing."""
     if fit.counts.mask is not None and fit.scale is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from bayesnmf.data.several import coordinates_of
 from bayesnmf.noise.abilities import Noise, distribution_of
 from bayesnmf.priors.log_linear import EFFECTS, SHAPES
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.results.checks import check_distribution, check_fit
+from bayesnmf.results.checks import check_distribution, check_fit, check_whole
 from bayesnmf.results.draws import (
     LIMIT,
     chains_and_draws,
@@ -31,7 +31,9 @@ from bayesnmf.results.draws import (
 from bayesnmf.results.effects import variables_of_effects
 from bayesnmf.results.estimates import Draws, evenly_spaced, take_features
 from bayesnmf.results.intervals import for_draws, source_of_intervals
+from bayesnmf.results.prior import draw_priors, log_priors
 from bayesnmf.results.record import (
+    COMPONENT,
     DISPERSION,
     SITE,
     FitRecord,
@@ -55,7 +57,7 @@ ALL_DRAWS = "of all draws: split R-hat, effective sample sizes by batch means"
 ALL_PARTICLES = "means and standard deviations of all draws"
 DEFAULT_BYTES, FEWEST = 80e6, 100  # size of draws and what is computed of them, and their number, unasked
 ALL = "all"
-TAKEN = ("chain", "draw", "row", "component", "feature", "batch", "loadings", "components", "scale", DISPERSION)
+TAKEN = ("chain", "draw", "row", COMPONENT, "feature", "batch", "loadings", "components", "scale", DISPERSION)
 TRIPLETS = "count_row and count_feature are positions, from 0; all other counts are 0"
 
 
@@ -71,6 +73,11 @@ class Contents:
         Whether to add log p(count | draw) of every entry, zeros included, in nats, as `az.loo` needs.
     posterior_predictive : bool
         Whether to add replicated counts of every draw.
+    prior, prior_predictive : bool
+        Whether to add as many independent draws from the prior as there are of the posterior, and counts drawn around
+        their means, as `az.plot_prior_posterior` and `az.plot_ppc_dist` need; those of a dispersion are of the fit's.
+    log_prior : bool
+        Whether to add the log prior density of every draw, of all rows and features, as `az.psense_summary` needs.
     entries : bool
         Whether counts, log-likelihood and replicates have one dimension `entry` instead of row × feature, with the
         names as coordinates, as `az.plot_ppc_rootogram` and `az.plot_ppc_pit` need.
@@ -84,6 +91,9 @@ class Contents:
     features: Iterable[Any] | None = None
     log_likelihood: bool = False
     posterior_predictive: bool = False
+    prior: bool = False
+    prior_predictive: bool = False
+    log_prior: bool = False
     entries: bool = False
     seed: int = 0
     limit: float = LIMIT
@@ -91,8 +101,9 @@ class Contents:
     def __post_init__(self) -> None:
         check_count(self.seed, "seed", minimum=0)
         check_positive(self.limit, "limit")
-        for name in ("log_likelihood", "posterior_predictive", "entries"):
-            check_flag(getattr(self, name), name)
+        for name, default in vars(type(self)).items():
+            if default is False:
+                check_flag(getattr(self, name), name)
 
 
 def to_datatree(
@@ -104,8 +115,8 @@ def to_datatree(
     `constant_data` with any exposures; `sample_stats` with the log joint `lp` of draws, the statistics of NUTS by
     ArviZ's names, and under smc each draw's run and ancestor; `optimization` with the objective under the other
     methods, and the KKT residual under map; `all_draws` with means, standard deviations and, of chains, R-hat and
-    effective sample sizes, if the posterior contains only some of the draws; on request `log_likelihood` and
-    `posterior_predictive`.
+    effective sample sizes, if the posterior contains only some of the draws; on request `log_likelihood`,
+    `posterior_predictive`, `prior`, `prior_predictive` and `log_prior`. The dimension of components is `k`.
 
     Parameters
     ----------
@@ -120,7 +131,8 @@ def to_datatree(
         1000 independent draws from q, with the attribute `independent_draws`. Components that are parameters are the
         same in all draws, with the attribute `point_estimate`; leave them out of R-hat and ESS by `var_names`.
     **contents
-        Keywords of `Contents`: rows, features, log_likelihood, posterior_predictive, entries, seed, limit.
+        Keywords of `Contents`: rows, features, log_likelihood, posterior_predictive, prior, prior_predictive,
+        log_prior, entries, seed, limit.
 
     Raises
     ------
@@ -133,12 +145,12 @@ def to_datatree(
     >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
     >>> tree = fit.to_datatree(draws=100, rows=[0, 2])
     >>> dict(tree["posterior"].sizes)
-    {'chain': 4, 'draw': 100, 'row': 2, 'component': 2, 'feature': 3}
+    {'chain': 4, 'draw': 100, 'row': 2, 'k': 2, 'feature': 3}
     """
     check_fit(fit)
     check_keywords(contents, Contents.__dataclass_fields__, "to_datatree")
     asked = Contents(**contents)
-    if asked.log_likelihood or asked.posterior_predictive:
+    if asked.log_likelihood or asked.posterior_predictive or asked.prior_predictive:
         check_distribution(fit, "log_likelihood and posterior_predictive")
         check_complete(fit.counts, "log_likelihood and posterior_predictive")
     rows = check_names(asked.rows, fit.row_names, "rows")
@@ -147,15 +159,19 @@ def to_datatree(
     traced, fit = fit, for_draws(fit, most, chains)
     number = chains_and_draws(fit, chains, most)
     n, m = selected_size(fit, rows, features)
-    entries = 8 * n * m * (asked.log_likelihood + asked.posterior_predictive)
+    entries = 8 * n * m * (asked.log_likelihood + asked.posterior_predictive + asked.prior_predictive)
     size = draws_size(fit, (1, 1), (n, m)) + entries
+    if asked.prior or asked.prior_predictive:
+        size += draws_size(fit, (1, 1), fit.counts.shape)
     number, thinned = _thinned(number, size) if draws is None else (number, {})
     check_size(number[0] * number[1] * size, asked.limit, "the tree of draws", FEWER)
     part = restrict_rows(fit, rows)
     values = part.estimate.take(part, number, asked.seed, features)
     coords = _coordinates(part, number, features)
     groups = {"posterior": _posterior_group(part, values, features), **_trace_group(traced, number)}
-    tree = _tree(fit, {**groups, **_groups_of_part(part, values, features, asked, coords)}, coords, thinned)
+    groups |= _groups_of_part(part, values, features, asked, coords)
+    groups |= _groups_of_prior(fit, part, values, rows, features, asked)
+    tree = _tree(fit, groups, coords, thinned)
     if fit.sites is not None:
         tree = tree.map_over_datasets(partial(_by_sites, sites=fit.sites))
     return tree.map_over_datasets(_by_entry) if asked.entries else tree
@@ -183,7 +199,7 @@ def _coordinates(part: FitRecord, number: tuple[int, int], features: Array | Non
         "draw": np.arange(number[1]),
         "row": _labels(part.row_names),
         "feature": _labels(take_features(part.feature_names, features)),
-        "component": _labels(part.component_labels),
+        COMPONENT: _labels(part.component_labels),
     }
     if (told := coordinates_of(part.counts)) is not None:
         coords |= {"matrix": told[0], "feature_matrix": ("feature", take_features(told[1], features))}
@@ -198,9 +214,31 @@ def _groups_of_part(
     if asked.log_likelihood:
         groups["log_likelihood"] = _log_likelihood_group(part, values, features)
     if asked.posterior_predictive:
-        groups["posterior_predictive"] = _predictive_group(part, values, features, asked.seed)
+        rng, noise_at = replication_rng(asked.seed), _noises(part, values)
+        groups["posterior_predictive"] = _predictive_group(part, values, features, rng, noise_at)
     groups["observed_data"] = _observed_group(part, features, asked.limit, coords)
     return {**groups, **_exposures_group(part, features)}
+
+
+def _groups_of_prior(
+    fit: FitRecord, part: FitRecord, values: Draws, rows: Array | None, features: Array | None, asked: Contents
+) -> dict[str, xr.Dataset]:
+    """Return the groups about the prior of a fit, whose rows `part` has, and features."""
+    groups = {}
+    if asked.log_prior:
+        check_whole(rows, features)
+        densities = {side: (("chain", "draw"), found) for side, found in log_priors(fit, values).items()}
+        groups["log_prior"] = xr.Dataset(densities)
+    if asked.prior or asked.prior_predictive:
+        drawn = draw_priors(fit, (values.chains, values.draws), asked.seed)
+        drawn = replace(drawn, components=take_features(drawn.components, features))
+        drawn = drawn if rows is None else drawn.rows(rows, drawn.loadings.shape[2:])
+        if asked.prior:
+            groups["prior"] = _sides_group(drawn)
+        if asked.prior_predictive:
+            rng = np.random.default_rng([asked.seed, 3])
+            groups["prior_predictive"] = _predictive_group(part, drawn, features, rng, lambda at: fit.noise)
+    return groups
 
 
 def _by_entry(group: xr.Dataset) -> xr.Dataset:
@@ -249,13 +287,19 @@ def _labels(names: Array) -> Array:
     return names
 
 
-def _posterior_group(fit: FitRecord, values: Draws, features: Array | None) -> xr.Dataset:
+def _sides_group(values: Draws) -> xr.Dataset:
+    """Return draws of loadings, components and scale."""
     group: dict[str, Any] = {
-        "loadings": (("chain", "draw", "row", "component"), values.loadings),
-        "components": (("chain", "draw", "component", "feature"), values.components),
+        "loadings": (("chain", "draw", "row", COMPONENT), values.loadings),
+        "components": (("chain", "draw", COMPONENT, "feature"), values.components),
     }
     if values.scale is not None:
         group["scale"] = (("chain", "draw", "row"), values.scale)
+    return xr.Dataset(group)
+
+
+def _posterior_group(fit: FitRecord, values: Draws, features: Array | None) -> xr.Dataset:
+    group: dict[str, Any] = {str(name): each for name, each in _sides_group(values).variables.items()}
     if values.factors is not None:
         group["batch_factors"] = (("chain", "draw", "batch", "feature"), values.factors)
     dispersions = drawn_dispersions(fit, (values.chains, values.draws), features)
@@ -263,7 +307,7 @@ def _posterior_group(fit: FitRecord, values: Draws, features: Array | None) -> x
         group[DISPERSION] = (("chain", "draw", *filter(None, [fit.noise.by])), dispersions)
     group |= variables_of_effects(fit, (values.chains, values.draws)) | _other_sites(fit, (values.chains, values.draws))
     if fit.estimate.kind == "mean field" and fit.estimate.components is None:
-        group["components"] += ({"point_estimate": 1},)
+        group["components"].attrs["point_estimate"] = 1
     return xr.Dataset(group, None if fit.batch is None else {"batch": _labels(fit.batch.names)})
 
 
@@ -300,7 +344,7 @@ def _trace_group(fit: FitRecord, number: tuple[int, int]) -> dict[str, xr.Datase
 
 def _moments_group(fit: FitRecord, features: Array | None) -> xr.Dataset:
     """Return means, sds and, of chains, R-hat and effective sample sizes of all draws."""
-    dims = {"loadings": ("row", "component"), "components": ("component", "feature"), "scale": ("row",)}
+    dims = {"loadings": ("row", COMPONENT), "components": (COMPONENT, "feature"), "scale": ("row",)}
     values = {f"{side}_mean": getattr(fit, side) for side in dims if getattr(fit, side) is not None}
     values |= fit.moments or {}
     group = {}
@@ -358,10 +402,15 @@ def _log_likelihood_group(fit: FitRecord, values: Draws, features: Array | None)
     return group.assign_attrs(note=GIVEN_TOTALS) if MODELS[fit.model].given_totals else group
 
 
-def _predictive_group(fit: FitRecord, values: Draws, features: Array | None, seed: int) -> xr.Dataset:
-    rng = replication_rng(seed)
+def _predictive_group(
+    fit: FitRecord,
+    values: Draws,
+    features: Array | None,
+    rng: np.random.Generator,
+    noise_at: Callable[[tuple[int, int]], Noise],
+) -> xr.Dataset:
     n, m = fit.counts.shape[0], values.components.shape[-1]
-    out, noise_at = np.empty((values.chains, values.draws, n, m), np.int64), _noises(fit, values)
+    out = np.empty((values.chains, values.draws, n, m), np.int64)
     for at, means in _entries(fit, values, features):
         out[at] = replicate(fit, means, rng, features, noise_at(at))
     return xr.Dataset({"counts": (("chain", "draw", "row", "feature"), out)})

@@ -44,7 +44,7 @@ from bayesnmf.results.checks import check_has_batches
 from bayesnmf.results.estimates import evenly_spaced
 from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, kind_of_intervals, source_of_intervals
 from bayesnmf.results.mean_shares import MeanShares, mean_shares
-from bayesnmf.results.record import FitRecord
+from bayesnmf.results.record import COMPONENT, FitRecord
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:
@@ -275,10 +275,10 @@ def variables_of_effects(fit: FitRecord, number: tuple[int, int]) -> dict[str, A
     if effects is None:
         return {}
     spaced = evenly_spaced(number[1], effects.shape[1])
-    dims, drawn = ("chain", "draw", "term", "component"), fit.statistics or {}
+    dims, drawn = ("chain", "draw", "term", COMPONENT), fit.statistics or {}
     found: dict[str, Any] = {EFFECTS: (dims, effects[: number[0], spaced]), "term": ("term", terms_of_effects(fit))}
     if SHAPES in drawn:
-        found[SHAPES] = (("chain", "draw", "component"), drawn[SHAPES][: number[0], spaced])
+        found[SHAPES] = (("chain", "draw", COMPONENT), drawn[SHAPES][: number[0], spaced])
     return found
 
 

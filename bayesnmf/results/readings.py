@@ -14,6 +14,7 @@ from bayesnmf.results import (
     explained,
     markers,
     replication,
+    sensitivity,
     several,
     shares,
     summary,
@@ -163,6 +164,15 @@ class Readings(FitRecord):
     def top_rows(self, n: int = 10, interval: float = 0.9) -> pd.DataFrame:
         """Return the rows that show each component best, with intervals; see `bayesnmf.results.shares.top_rows`."""
         return shares.top_rows(self, n, interval)
+
+    def sensitivity(
+        self, rows: Iterable[Any] | None = None, features: Iterable[Any] | None = None, threshold: float = 0.2
+    ) -> pd.DataFrame:
+        """Return how much quantities depend on the prior and on the likelihood, by power scaling.
+
+        See `bayesnmf.results.sensitivity.sensitivity`.
+        """
+        return sensitivity.sensitivity(self, rows, features, threshold)
 
     def shares(self, rows: Iterable[Any] | None = None, interval: float = 0.9) -> pd.DataFrame:
         """Return the share of each component in the expected counts of rows; see `bayesnmf.results.shares.shares`."""

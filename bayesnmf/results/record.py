@@ -27,6 +27,7 @@ from bayesnmf.types import Array
 HELD = "components_held"  # diagnostic of fits of new rows
 OF_MATRIX = "share_of_matrix"  # diagnostic of one of several matrices of a fit: its share of the counts of its rows
 LEARNED = "dispersion_learned"  # diagnostic of fits whose dispersion was not given
+COMPONENT = "k"  # dimension of components in trees; ArviZ's psense_summary makes one named "component"
 
 
 SITE = "site "  # how the names of statistics begin that are other sites of a program, or of draws from elsewhere

@@ -24,6 +24,7 @@ from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
+    import xarray as xr
 
 
 TOP, FIRST = 5, np.array([0])  # features of each component and rows that are summarised unasked
@@ -77,14 +78,10 @@ def summary(
 
     posterior = fit.posterior if fit.intervals is None else fit.intervals.draws  # raises for a point estimate
     own, interval = fit.by, check_fraction(interval, "interval")
-    asked, entries = check_names(rows, fit.row_names, "rows"), None
-    columns = check_names(features, fit.feature_names, "features")
-    if asked is None or columns is not None:
+    if rows is None or features is not None:
         check_components_have_posterior(posterior.components)
-        entries = _top_entries(fit) if columns is None else _all_entries(fit.rank, columns)
-        asked = FIRST if asked is None and columns is None else asked
     read = for_intervals(fit)
-    group = _draws_to_summarise(read, asked, entries)
+    group = draws_of_parameters(read, rows, features)
     kind: Any = "all_median" if own.posterior == "draws" and not own.resampled else "stats_median"
     with np.errstate(invalid="ignore", divide="ignore"):  # constant parameters have neither ESS nor R-hat
         table = _with_digits(az.summary(xr.Dataset(group), kind=kind, ci_kind="eti", ci_prob=interval))
@@ -114,7 +111,22 @@ def _with_digits(table: Any) -> Any:
     return type(table)(table, fmt_map=shown)
 
 
-def _draws_to_summarise(fit: FitRecord, rows: Array | None, entries: tuple[Array, Array] | None) -> dict[str, Any]:
+def draws_of_parameters(
+    fit: FitRecord, rows: Iterable[Any] | None, features: Iterable[Any] | None
+) -> dict[str, xr.DataArray]:
+    """Return draws of the loadings of rows and the weights of features, and of what else is drawn, by name.
+
+    If neither are named, they are the features with the largest weights in each component, and the first row.
+    """
+    asked, entries = check_names(rows, fit.row_names, "rows"), None
+    columns = check_names(features, fit.feature_names, "features")
+    if asked is None or columns is not None:
+        entries = _top_entries(fit) if columns is None else _all_entries(fit.rank, columns)
+        asked = FIRST if asked is None and columns is None else asked
+    return _draws_of_entries(fit, asked, entries)
+
+
+def _draws_of_entries(fit: FitRecord, rows: Array | None, entries: tuple[Array, Array] | None) -> dict[str, Any]:
     """Return draws of the loadings of some rows and of some entries (components, features) of the components."""
     part = restrict_rows(fit, FIRST if rows is None else rows)
     chosen = FIRST if entries is None or not len(entries[0]) else np.unique(entries[1])

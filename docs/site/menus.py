@@ -38,7 +38,8 @@ GUIDES = {  # pages with the nouns by which menus name them
         "command_line": "Command line",
     },
     "Choice and checks": {
-        "ranks": "Ranks", "modes": "Modes", "posteriors": "Intervals", "reliability": "Checks",
+        "ranks": "Ranks", "modes": "Modes", "posteriors": "Intervals", "arviz_functions": "ArviZ",
+        "reliability": "Checks",
         "main_job": "Comparison of methods",
     },
 }  # fmt: skip

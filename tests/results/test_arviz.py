@@ -17,8 +17,8 @@ OPTIONS = {
     "gibbs": Gibbs(start="random", chains=2, draws=100, warmup=50, threads=1),
     "nuts": NUTS(start="random", chains=2, draws=60, warmup=50),
 }
-COMPONENTS = {"var_names": ["components"], "coords": {"component": [0], "feature": [0, 3]}}
-LOADINGS = {"var_names": ["loadings"], "coords": {"row": [1], "component": [1]}}
+COMPONENTS = {"var_names": ["components"], "coords": {"k": [0], "feature": [0, 3]}}
+LOADINGS = {"var_names": ["loadings"], "coords": {"row": [1], "k": [1]}}
 PLOTS = [
     "plot_trace", "plot_trace_dist", "plot_rank", "plot_rank_dist", "plot_ess", "plot_ess_evolution", "plot_mcse",
     "plot_autocorr", "plot_forest", "plot_dist", "plot_ridge", "plot_pair",
@@ -123,7 +123,7 @@ def test_entries_keep_their_names():
         assert values.dims[-1] == "entry"
         i, j = values["row"].to_numpy(), values["feature"].to_numpy()
         np.testing.assert_array_equal(values, by_row[group]["counts"].to_numpy()[..., i, j])
-    assert by_entry["posterior"]["loadings"].dims == ("chain", "draw", "row", "component")
+    assert by_entry["posterior"]["loadings"].dims == ("chain", "draw", "row", "k")
     assert by_entry.attrs == by_row.attrs
     with pytest.raises(TypeError, match="entries must be True or False"):
         fit("dirichlet_gamma", "gibbs").to_datatree(entries=1)

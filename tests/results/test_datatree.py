@@ -32,13 +32,13 @@ def test_a_tree_has_named_dimensions_and_survives_a_file(model, method, tmp_path
     tree = fitted.to_datatree(log_likelihood=True, posterior_predictive=True, draws=None if method != "vi" else 50)
     chains, draws = {"map": (1, 1), "vi": (4, 50), "gibbs": (2, 60)}[method]
     group = tree["posterior"]
-    assert dict(group.sizes) == {"chain": chains, "draw": draws, "row": N, "component": K, "feature": M}
-    assert group["loadings"].dims == ("chain", "draw", "row", "component")
-    assert group["components"].dims == ("chain", "draw", "component", "feature")
+    assert dict(group.sizes) == {"chain": chains, "draw": draws, "row": N, "k": K, "feature": M}
+    assert group["loadings"].dims == ("chain", "draw", "row", "k")
+    assert group["components"].dims == ("chain", "draw", "k", "feature")
     assert ("scale" in group) == (fitted.scale is not None)
     assert group["row"].to_numpy().tolist() == list(COUNTS.index)
     assert group["feature"].to_numpy().tolist() == list(COUNTS.columns)
-    assert group["component"].to_numpy().tolist() == [0, 1, 2]
+    assert group["k"].to_numpy().tolist() == [0, 1, 2]
     traced = "sample_stats" if method == "gibbs" else "optimization"
     assert set(tree.children) == {
         "posterior", traced, "observed_data", "log_likelihood", "posterior_predictive"

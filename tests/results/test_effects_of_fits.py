@@ -228,9 +228,9 @@ def test_trees_and_summaries_have_drawn_effects():
     fit = fitted("gibbs").rename(["first", "second"])
     tree = fit.to_datatree(draws=50)
     effects = tree.posterior.effects
-    assert effects.dims == ("chain", "draw", "term", "component")
+    assert effects.dims == ("chain", "draw", "term", "k")
     assert effects.term.values.tolist() == ["Intercept", "age", "arm[T.b]", "arm[T.c]"]
-    assert tree.posterior.shapes.dims == ("chain", "draw", "component")
+    assert tree.posterior.shapes.dims == ("chain", "draw", "k")
     assert "effects" not in tree.sample_stats
     whole = fit.to_datatree().posterior.effects.mean(("chain", "draw"))
     table = fit.effects().effect.unstack("component")

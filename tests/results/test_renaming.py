@@ -39,7 +39,7 @@ def test_tables_and_arviz_have_the_names(named):
     assert list(loadings_table(named).columns[:2]) == NAMES
     assert list(components_table(named).columns[2:]) == [f"{name} sd" for name in NAMES]
     tree = named.to_datatree(draws=4, chains=2)
-    assert tree["posterior"]["component"].values.tolist() == NAMES
+    assert tree["posterior"]["k"].values.tolist() == NAMES
     table = named.summary(rows=["first"])
     assert list(table.index) == [f"loadings[first, {name}]" for name in NAMES]
     assert named.to_anndata().uns["bayesnmf"]["component_names"].tolist() == NAMES
