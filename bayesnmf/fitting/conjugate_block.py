@@ -26,14 +26,14 @@ from bayesnmf.checks import check_count, check_seed, seed_or_new
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing
-from bayesnmf.fitting.chains import chain_starts, closed_form_fit
+from bayesnmf.fitting.chains import chain_starts
 from bayesnmf.fitting.job import Job, completed_options
 from bayesnmf.fitting.known import NOTHING
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.fitting.recognition import Conjugate, recognise_given
 from bayesnmf.inference.sampling.marginal_gibbs import MOST_SHEARS, Factors
 from bayesnmf.options import Gibbs
-from bayesnmf.priors.values import Value, attach_scale, separate_scale
+from bayesnmf.priors.values import Value, separate_scale
 from bayesnmf.types import Array
 
 WARMUP, APART = 200, 10  # steps by NUTS before the values of other sites that chains begin with, and between these
@@ -71,13 +71,20 @@ class ConjugateBlock:
     ) -> dict[str, jax.Array]:
         """Return new values of the block's sites, given these and those of the other sites; JAX can compile it."""
         values = {name: gibbs_sites[name] for name in self.sites}
-        parameters = self._found.parameters({**hmc_sites, **values})
-        like = {name: jax.ShapeDtypeStruct(value.shape, value.dtype) for name, value in values.items()}
-        bits = jax.random.bits(rng_key, (4,), jnp.uint32)
-        found: dict[str, jax.Array] = jax.pure_callback(
-            self._drawn, like, bits, values, parameters, vmap_method="sequential"
-        )
-        return found
+        given = values, self._found.parameters({**hmc_sites, **values})
+        dtype = np.dtype(jnp.result_type(*values.values()))
+
+        def drawn(key: Any, bits: Any) -> dict[str, Array]:
+            new = self._drawn(np.asarray(key), *jax.tree.map(lambda each: _of_bits(each, dtype), bits))
+            least = np.finfo(dtype).tiny
+            return {name: _bits_of(np.maximum(value, least).astype(dtype)) for name, value in new.items()}
+
+        # JAX calls back in a thread that may have no float64, where it would round what it hands over
+        bits = jax.tree.map(lambda each: jax.lax.bitcast_convert_type(jnp.asarray(each, dtype), jnp.uint32), given)
+        like = {name: jax.ShapeDtypeStruct(each.shape, each.dtype) for name, each in bits[0].items()}
+        key = jax.random.bits(rng_key, (4,), jnp.uint32)
+        found = jax.pure_callback(drawn, like, key, bits, vmap_method="sequential")
+        return {name: jax.lax.bitcast_convert_type(each, dtype) for name, each in found.items()}
 
     def start(self, chains: int = 1, *, seed: int | None = 0) -> dict[str, Array]:
         """Return values of all sites to begin chains with, in one mode: ``init_params`` of ``numpyro.infer.MCMC.run``.
@@ -94,7 +101,7 @@ class ConjugateBlock:
         dict of ndarray
             Values by name, (chains, …), or of one chain without this axis. Those of the block's sites are draws from
             a variational fit with other sites at their medians. Those of other sites are draws by NUTS given the
-            means of this fit, in NumPyro's unconstrained space.
+            means of these, in NumPyro's unconstrained space.
 
         Examples
         --------
@@ -103,11 +110,11 @@ class ConjugateBlock:
         """
         chains, seed = check_count(chains, "chains"), seed_or_new(check_seed(seed))
         job = replace(self._job, options=replace(self._job.options, chains=chains), seed=seed)
-        q: Any = closed_form_fit(job)
-        states, _ = chain_starts(replace(job, options=replace(job.options, start=q)))
+        states, _ = chain_starts(job)
         drawn = [self._values(state.loadings.value, state.components.matrix) for state in states]
-        stacked = {name: np.stack([each[name] for each in drawn]) for name in self.sites}
-        means = self._values(attach_scale(q.loadings, q.scale), q.components)
+        least = np.finfo(np.float64 if jax.config.jax_enable_x64 else np.float32).tiny
+        stacked = {name: np.maximum(np.stack([each[name] for each in drawn]), least) for name in self.sites}
+        means = {name: each.mean(axis=0) for name, each in stacked.items()}
         values = stacked | self._others_given(means, chains, seed)
         return values if chains > 1 else {name: value[0] for name, value in values.items()}
 
@@ -121,28 +128,24 @@ class ConjugateBlock:
         mcmc.run(jax.random.key(seed % 2**32), jnp.asarray(self._found.traced.counts))
         return {name: np.asarray(value) for name, value in mcmc.get_samples().items()}
 
-    def _drawn(self, bits: Any, values: dict[str, Any], parameters: dict[str, dict[str, Any]]) -> dict[str, Array]:
+    def _drawn(self, key: Array, values: dict[str, Array], parameters: dict[str, dict[str, Array]]) -> dict[str, Array]:
         """Return new values of the sites, given these and the parameters of their priors."""
-        rng = np.random.default_rng(np.asarray(bits))
-        of_priors = {
-            name: {word: np.asarray(value, np.float64) for word, value in given.items()}
-            for name, given in parameters.items()
-        }
+        rng = np.random.default_rng(key)
         roles = self._found.roles
         loadings, components = (
-            np.asarray(values[name], np.float64).T if turned else np.asarray(values[name], np.float64)
+            values[name].T if turned else values[name]
             for name, turned in zip((roles.loadings, roles.components), roles.transposed, strict=True)
         )
-        problem = draws_problem(self._job.counts, self._found.priors(of_priors), rng)
+        problem = draws_problem(self._job.counts, self._found.priors(parameters), rng)
         factors = Factors(problem, loadings[None], components[None], rng)
         factors.shears = shears_of(self._job)
         for _ in range(self._sweeps):
             factors.sweep(1)
         new = self._values(*factors.value())
-        return {name: new[name].reshape(value.shape).astype(value.dtype) for name, value in values.items()}
+        return {name: new[name].reshape(value.shape) for name, value in values.items()}
 
     def _values(self, value: Value, components: Array) -> dict[str, Array]:
-        """Return values of both sides by site, above 0."""
+        """Return values of both sides by site."""
         loadings, scale = separate_scale(value)
         roles = self._found.roles
         found = {
@@ -152,8 +155,19 @@ class ConjugateBlock:
         if roles.scale is not None:
             assert scale is not None
             found[roles.scale] = scale
-        least = np.finfo(np.float64 if jax.config.jax_enable_x64 else np.float32).tiny
-        return {name: np.maximum(each, least) for name, each in found.items()}
+        return found
+
+
+def _of_bits(bits: Any, dtype: Any) -> Array:
+    """Return the numbers, in float64, of which these are the bits, as JAX has them in whole numbers of 32 bits."""
+    found = np.ascontiguousarray(bits).view(dtype).astype(np.float64)
+    return found if dtype.itemsize == 4 else found[..., 0]
+
+
+def _bits_of(values: Array) -> Array:
+    """Return the bits of numbers."""
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    return bits if values.itemsize == 4 else bits.reshape(*values.shape, 2)
 
 
 def shears_of(job: Job) -> int:

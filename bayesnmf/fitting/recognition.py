@@ -322,7 +322,7 @@ def _recognised_given(traced: _Traced) -> Conjugate:
     try:
         roles = _roles(orders, factors, points, [each.mean for each in found], traced.counts.shape)
     except ValueError as error:
-        raise _with_further_sites(error, traced, points, seen) from error
+        raise _with_further_sites(error, traced, factors, points, seen) from error
     mine = {name for name in (roles.loadings, roles.components, roles.scale) if name is not None}
     _check_conjugate(traced, points, mine, seen)
     own = [each for each in factors if each.name in mine]
@@ -336,14 +336,17 @@ def _recognised_given(traced: _Traced) -> Conjugate:
     return Conjugate(traced, roles, {each.name: each.family for each in own}, seen, stated)
 
 
-def _with_further_sites(error: ValueError, traced: _Traced, points: list[dict[str, Array]], seen: str) -> ValueError:
+def _with_further_sites(
+    error: ValueError, traced: _Traced, factors: list[_Site], points: list[dict[str, Array]], seen: str
+) -> ValueError:
     """Return the error that says why the mean is no product, with the further sites that change it, if they do."""
     mean = traced.at(traced.sites(points[0]), [], seen).mean
-    vector = [name for name, value in points[0].items() if value.ndim < 2]
+    matrices = {each.name for each in factors if len(each.shape) == 2}
     changed = [
         name
-        for name in vector
-        if not _equal(traced.at(traced.sites(points[0] | {name: points[1][name]}), [], seen).mean, mean)
+        for name in points[0]
+        if name not in matrices
+        and not _equal(traced.at(traced.sites(points[0] | {name: points[1][name]}), [], seen).mean, mean)
     ]
     if not changed:
         return error
