@@ -352,7 +352,8 @@ def _with_further_sites(
         return error
     return _unfit(
         f"the mean of the counts {seen!r} changes with {_named(changed)}, beside two factors",
-        "let the parameters of the prior of a factor depend on this instead",
+        "let the parameters of the prior of a factor depend on this instead; a factor itself has a Gamma, Exponential "
+        "or Dirichlet prior",
     )
 
 

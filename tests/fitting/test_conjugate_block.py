@@ -139,7 +139,7 @@ def wrong(where):
 @pytest.mark.parametrize(
     ("program", "fault"),
     [
-        (normal_loadings, "the mean of the counts is not the product of two factors"),
+        (normal_loadings, "changes with 'amounts'.*a factor itself has a Gamma, Exponential or Dirichlet prior"),
         (wrong("each other"), "the rate of the prior of 'amounts' changes with 'amounts', 'topics'"),
         (wrong("another site"), "the density of 'height' changes with 'amounts', 'topics'"),
         (wrong("another observed site"), "the density of 'height' changes with 'amounts', 'topics'"),
