@@ -33,6 +33,8 @@ from bayesnmf.data.simulation import simulate as simulate
 from bayesnmf.data.suspicions import DataWarning as DataWarning
 from bayesnmf.estimators.nmf import BayesLDA as BayesLDA
 from bayesnmf.estimators.nmf import BayesNMF as BayesNMF
+from bayesnmf.fitting.conjugate_block import ConjugateBlock as ConjugateBlock
+from bayesnmf.fitting.conjugate_block import conjugate_block as conjugate_block
 from bayesnmf.fitting.elsewhere import from_draws as from_draws
 from bayesnmf.fitting.fit import fit as fit
 from bayesnmf.fitting.fitted import Fit as Fit

@@ -35,7 +35,7 @@ from bayesnmf.fitting.recognition import (
     check_takes_all,
     equal,
     exposures_of,
-    in_doubles,
+    jax_in_float64,
     noise_of,
     traced_of,
     unfit,
@@ -139,7 +139,7 @@ def as_it_stands(
     program: Callable[..., Any], counts: Counts, method: str, named: Mapping[str, str] | None, fault: ValueError
 ) -> OwnProgram:
     """Return a program that no closed form fits, by a fault; refuse it for methods that do not run it as it stands."""
-    with in_doubles():
+    with jax_in_float64():
         if method in RUNS:
             return own_program(traced_of(program, counts), named)
         try:
@@ -152,7 +152,7 @@ def as_it_stands(
 def own_program(traced: Traced, named: Mapping[str, str] | None) -> OwnProgram:
     """Return a program as it stands; refuse one whose mean is the product of no two sites, or of several pairs."""
     points = [traced.sites({}, seed) for seed in range(POINTS)]
-    found = [traced.evaluated(_observed(traced, sites), {}) for sites in points]
+    found = [traced.at(sites, [], _observed(traced, sites)) for sites in points]
     if not all(np.array_equal(each.mask, found[0].mask) for each in found):
         raise unfit("which entries are masked depends on the factors", "mask the same entries always")
     values = [_matrices(sites) for sites in points]
@@ -171,7 +171,7 @@ def own_program(traced: Traced, named: Mapping[str, str] | None) -> OwnProgram:
         None if model == "dirichlet_poisson" else rows,
         features,
         None if found[0].mask.all() else found[0].mask,
-        str(_observed(traced, points[0])["name"]),
+        _observed(traced, points[0]),
         drawn,
     )
 
@@ -202,18 +202,16 @@ def _dispersion(own: OwnProgram, seen: dict[str, Any]) -> Any:
     return values if own.drawn == "gate" else 1 / values
 
 
-def _observed(traced: Traced, sites: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the site that observes the counts."""
-    counts, seen = traced.counts, []
+def _observed(traced: Traced, sites: Mapping[str, Any]) -> str:
+    """Return the name of the site that observes the counts."""
+    seen = []
     for name, site in sites.items():
         check_takes_all(name, site)
-        if site["type"] == "sample" and site["is_observed"]:
-            value = np.asarray(site["value"])
-            if any(np.array_equal(each, counts) for each in (value, value.T)):
-                seen.append(site)
+        if site["type"] == "sample" and site["is_observed"] and traced.observes(np.asarray(site["value"]))[0]:
+            seen.append(name)
     if len(seen) != 1:
         raise unfit(f"{len(seen)} of its sites observe the counts", "observe the argument of the program once")
-    return dict(seen[0])
+    return seen[0]
 
 
 def _matrices(sites: Mapping[str, Any]) -> Sites:

@@ -10,11 +10,14 @@ evaluated at random values of its factors, in float64:
   the same at all values, for all entries, each row or each feature. So must be a mask of the observed entries.
 
 The log joint is then that of the named model, up to what depends on the counts alone.
+
+Of a program with further sites, `recognise_given` finds two factors whose priors are conjugate given these: parameters
+of the priors may then change with further sites, but neither they nor other densities with the factors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
 from typing import Any, NamedTuple
@@ -78,6 +81,33 @@ def check_sites(sites: Any, program: Any) -> None:
         )
 
 
+class Conjugate(NamedTuple):
+    """What a program states given its further sites: what a model has, but for the parameters of the priors.
+
+    `seen` is the site of the counts, and `priors` are those at typical values of the further sites.
+    """
+
+    traced: Traced
+    roles: _Roles
+    families: dict[str, str]
+    seen: str
+    stated: Recognised
+
+    @property
+    def sites(self) -> list[str]:
+        """Names of the sites of loadings, components and, if there is one, of the scale."""
+        return list(self.stated.names.values())
+
+    def parameters(self, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Return the parameters of the priors of the factors where all sites have these values; JAX can trace it."""
+        found = self.traced.sites(values)
+        return {name: _parameters_of(name, found[name]) for name in self.sites}
+
+    def priors(self, parameters: dict[str, dict[str, Array]]) -> Priors:
+        """Return the priors that have these parameters."""
+        return _model(self.roles, self.families, parameters)[1]
+
+
 def recognise(program: Callable[..., Any], counts: Counts, named: Mapping[str, str] | None = None) -> Recognised:
     """Return what a program of these counts states, as arguments of `bayesnmf.fit`; refuse others, with the reason.
 
@@ -87,7 +117,7 @@ def recognise(program: Callable[..., Any], counts: Counts, named: Mapping[str, s
         A program that is no product of two factors with conjugate priors, or of others than are named, or whose counts
         are not these.
     """
-    with in_doubles():
+    with jax_in_float64():
         found = _recognised(traced_of(program, counts))
     asked = named or {}
     wrong = [f"{side} {found.names.get(side)!r}" for side in asked if found.names.get(side) != asked[side]]
@@ -96,8 +126,20 @@ def recognise(program: Callable[..., Any], counts: Counts, named: Mapping[str, s
     return found
 
 
-def in_doubles() -> Any:
-    """Return the context in which JAX works in float64."""
+def recognise_given(program: Callable[..., Any], counts: Counts) -> Conjugate:
+    """Return the factors of a program that have conjugate priors given its further sites; refuse others by site.
+
+    Raises
+    ------
+    ValueError
+        A program without two such factors, or whose counts are not these.
+    """
+    with jax_in_float64():
+        return _recognised_given(traced_of(program, counts))
+
+
+def jax_in_float64() -> Any:
+    """Return a context in which JAX has float64."""
     with needed_for("a program as the model"):
         import jax
     return jax.enable_x64(True)
@@ -153,13 +195,18 @@ class Traced:
     program: Callable[..., Any]
     counts: Array
 
-    def sites(self, values: dict[str, Array], seed: int = 0) -> dict[str, Any]:
-        """Return the sites of the program where sites have these values, and others are drawn."""
+    def sites(self, values: dict[str, Any], seed: int = 0, others: Callable[..., Any] | None = None) -> dict[str, Any]:
+        """Return the sites of the program where sites have these values, and others random ones, by their prior.
+
+        `others` are made by this strategy of NumPyro, such as `init_to_uniform`, instead.
+        """
         import jax.numpy as jnp
         from numpyro import handlers
 
         given = {name: jnp.asarray(value) for name, value in values.items()}
-        model = handlers.substitute(handlers.seed(self.program, seed), given)
+        model = handlers.seed(self.program, seed)
+        model = model if others is None else handlers.substitute(model, substitute_fn=others)
+        model = handlers.substitute(model, given)
         try:
             return dict(handlers.trace(model).get_trace(jnp.asarray(self.counts)))
         except TypeError as error:
@@ -168,11 +215,11 @@ class Traced:
                 "before, as by functools.partial"
             ) from error
 
-    def factors(self) -> list[_Site]:
-        """Return the factors of the program; refuse what no model has beside two factors and the counts."""
+    def latent(self) -> tuple[list[_Site], dict[str, Any], list[str]]:
+        """Return what may be a factor, the distributions of other unobserved sites by name, and the observed sites."""
         import numpyro.distributions as dist
 
-        found, seen = [], []
+        found, others, seen = list[_Site](), dict[str, Any](), list[str]()
         for name, site in self.sites({}).items():
             check_takes_all(name, site)
             if site["type"] == "param":
@@ -181,17 +228,24 @@ class Traced:
                 continue
             if site["scale"] is not None:
                 raise unfit(f"the log density of {name!r} is scaled", "leave numpyro.handlers.scale out")
+            prior = bare(site["fn"])[0]
             if site["is_observed"]:
                 seen.append(name)
-                continue
-            prior = bare(site["fn"])[0]
-            if not isinstance(prior, dist.Gamma | dist.Exponential | dist.Dirichlet):
-                raise unfit(
-                    f"the prior {type(prior).__name__} of {name!r} is not conjugate to Poisson counts",
-                    "use Gamma, Exponential or Dirichlet",
-                )
-            family = "Dirichlet" if isinstance(prior, dist.Dirichlet) else "Gamma"
-            found.append(_Site(name, np.shape(site["value"]), family))
+            elif isinstance(prior, dist.Gamma | dist.Exponential | dist.Dirichlet):
+                family = "Dirichlet" if isinstance(prior, dist.Dirichlet) else "Gamma"
+                found.append(_Site(name, np.shape(site["value"]), family))
+            else:
+                others[name] = prior
+        return found, others, seen
+
+    def factors(self) -> tuple[list[_Site], str]:
+        """Return the factors of the program, and the site of its counts; refuse what no model has beside these."""
+        found, others, seen = self.latent()
+        for name, prior in others.items():
+            raise unfit(
+                f"the prior {type(prior).__name__} of {name!r} is not conjugate to Poisson counts",
+                "use Gamma, Exponential or Dirichlet, or bayesnmf.conjugate_block if it stands beside two such factors",
+            )
         if len(seen) != 1:
             raise unfit(f"it observes {_named(seen)}, and factors count as observed", "observe the counts, and no more")
         if len(found) not in (2, 3):
@@ -199,20 +253,25 @@ class Traced:
                 f"it samples {_named([each.name for each in found])}",
                 "sample two factors, and perhaps a scale for each row",
             )
-        return found
+        return found, seen[0]
 
-    def at(self, values: dict[str, Array]) -> Evaluated:
-        """Return the program at values of all its factors."""
-        sites = self.sites(values)
-        (seen,) = [each for each in sites.values() if each["type"] == "sample" and each["is_observed"]]
-        priors = {name: _parameters_of(name, sites[name]) for name in values if sites[name]["type"] == "sample"}
-        return self.evaluated(seen, priors)
+    def observes(self, value: Array) -> tuple[bool, bool]:
+        """Return whether these are the counts, perhaps transposed, and whether they are transposed."""
+        as_they_are = value.shape == self.counts.shape and np.array_equal(value, self.counts)
+        return as_they_are or np.array_equal(value.T, self.counts), not as_they_are
 
-    def evaluated(self, seen: dict[str, Any], priors: dict[str, dict[str, Array]]) -> Evaluated:
-        """Return the program where its observed site is this one."""
+    def at(self, sites: dict[str, Any], factors: list[_Site], name: str) -> Evaluated:
+        """Return the program where its sites are these, given what may be factors and the site of the counts."""
+        seen = sites[name]
+        priors = {
+            each.name: {word: np.asarray(given, np.float64) for word, given in parameters.items()}
+            for each in factors
+            if each.family != "parameter"
+            for parameters in [_parameters_of(each.name, sites[each.name])]
+        }
         value, (fn, mask) = np.asarray(seen["value"]), bare(seen["fn"])
-        transposed = value.shape != self.counts.shape or not np.array_equal(value, self.counts)
-        if transposed and not np.array_equal(value.T, self.counts):
+        same, transposed = self.observes(value)
+        if not same:
             raise unfit(
                 f"{seen['name']!r} observes other numbers than the counts",
                 "observe the argument of the program as it is",
@@ -233,17 +292,112 @@ class Traced:
 
 def _recognised(traced: Traced) -> Recognised:
     """Return what a traced program states."""
-    factors, rng = traced.factors(), np.random.default_rng(0)
-    points = [{each.name: _value_of(each, rng) for each in factors} for _ in range(POINTS)]
-    found = [traced.at(point) for point in points]
+    factors, seen = traced.factors()
+    points, rng = [], np.random.default_rng(0)
+    for _ in range(POINTS):
+        points.append({each.name: _value_of(each, rng) for each in factors})
+    found = [traced.at(traced.sites(point), factors, seen) for point in points]
     first = found[0]
     for name, parameters in first.priors.items():
         for word, value in parameters.items():
             if not all(equal(each.priors[name][word], value) for each in found):
                 raise unfit(f"the {word} of the prior of {name!r} depends on other sites", "give it as a number")
+    roles = _roles(permutations(factors), factors, points, [each.mean for each in found], traced.counts.shape)
+    return _stated(roles, factors, points[0], found)
+
+
+def _recognised_given(traced: Traced) -> Conjugate:
+    """Return what a traced program states given its further sites."""
+    from numpyro.infer import init_to_median, init_to_uniform
+
+    factors, others, observed = traced.latent()
+    for each in factors:
+        if each.family == "parameter":
+            raise unfit(f"{each.name!r} is a parameter, without a prior", "give it one: numpyro.sample")
+    for name, prior in others.items():
+        if prior.support.is_discrete:
+            raise unfit(f"{name!r} is discrete, and NUTS cannot draw it", "sum it out")
+    first = traced.sites({})
+    same = [name for name in observed if traced.observes(np.asarray(first[name]["value"]))[0]]
+    if len(same) != 1:
+        raise unfit(
+            f"it observes {_named(observed)}, of which {len(same)} have the counts",
+            "observe the argument of the program as it is, once",
+        )
+    (seen,), rng = same, np.random.default_rng(0)
+    points, found = [], []
+    for seed in range(POINTS):
+        values = {each.name: _value_of(each, rng) for each in factors}
+        sites = traced.sites(values, seed, init_to_uniform)
+        points.append(values | {name: np.asarray(sites[name]["value"]) for name in others})
+        found.append(traced.at(sites, factors, seen))
+    orders = (order for length in (2, 3) for order in permutations(factors, length))
+    try:
+        roles = _roles(orders, factors, points, [each.mean for each in found], traced.counts.shape)
+    except ValueError as error:
+        raise _with_further_sites(error, traced, factors, points, seen) from error
+    mine = {name for name in (roles.loadings, roles.components, roles.scale) if name is not None}
+    _check_conjugate(traced, points, mine, seen)
+    own = [each for each in factors if each.name in mine]
+    if len(own) == len(factors) and not others:
+        raise unfit("it has no further sites", "fit it: bayesnmf.fit(counts, program, method='gibbs')")
+    if found[0].kind not in ("poisson", "multinomial"):
+        raise unfit(f"the counts {seen!r} are {found[0].kind}", "let them be Poisson, or multinomial given totals")
+    typical = traced.sites({}, 0, init_to_median)
+    middle = traced.at(typical, own, seen)
+    stated = _stated(roles, own, points[0], [each._replace(priors=middle.priors) for each in found])
+    return Conjugate(traced, roles, {each.name: each.family for each in own}, seen, stated)
+
+
+def _with_further_sites(
+    error: ValueError, traced: Traced, factors: list[_Site], points: list[dict[str, Array]], seen: str
+) -> ValueError:
+    """Return the error that says why the mean is no product, with the further sites that change it, if they do."""
+    mean = traced.at(traced.sites(points[0]), [], seen).mean
+    matrices = {each.name for each in factors if len(each.shape) == 2}
+    changed = [
+        name
+        for name in points[0]
+        if name not in matrices
+        and not equal(traced.at(traced.sites(points[0] | {name: points[1][name]}), [], seen).mean, mean)
+    ]
+    if not changed:
+        return error
+    return unfit(
+        f"the mean of the counts {seen!r} changes with {_named(changed)}, beside two factors",
+        "let the parameters of the prior of a factor depend on this instead; a factor itself has a Gamma, Exponential "
+        "or Dirichlet prior",
+    )
+
+
+def _check_conjugate(traced: Traced, points: list[dict[str, Array]], mine: set[str], seen: str) -> None:
+    """Refuse a program in which a density other than that of the counts changes with the factors."""
+    one, two = (traced.sites(points[0] | {name: point[name] for name in mine}) for point in points[:2])
+    for name, site in one.items():
+        if site["type"] != "sample" or name == seen:
+            continue
+        if name in mine:
+            parameters = _parameters_of(name, site), _parameters_of(name, two[name])
+            for word, value in parameters[0].items():
+                if not equal(np.asarray(value), np.asarray(parameters[1][word])):
+                    raise unfit(
+                        f"the {word} of the prior of {name!r} changes with {_named(sorted(mine))}",
+                        "let it depend on further sites alone",
+                    )
+            continue
+        before, after = (np.asarray(each[name]["fn"].log_prob(each[name]["value"])) for each in (one, two))
+        if not equal(before, after):
+            raise unfit(
+                f"the density of {name!r} changes with {_named(sorted(mine))}, which are then not conjugate",
+                "let it depend on parameters of their priors instead, or run NumPyro's own NUTS",
+            )
+
+
+def _stated(roles: _Roles, factors: list[_Site], point: dict[str, Array], found: list[Evaluated]) -> Recognised:
+    """Return what a program states, given the roles of its factors and the program at several values."""
+    first = found[0]
     if not all(np.array_equal(each.mask, first.mask) for each in found):
         raise unfit("which entries are masked depends on the factors", "mask the same entries always")
-    roles = _roles(factors, points, [each.mean for each in found], traced.counts.shape)
     families = {each.name: each.family for each in factors}
     noise = noise_of(found)
     model, priors = _model(roles, families, first.priors)
@@ -260,7 +414,7 @@ def _recognised(traced: Traced) -> Recognised:
         raise unfit(f"totals are given, and {roles.loadings!r} have a scale", "let them have a Dirichlet prior")
     names = {"loadings": roles.loadings, "components": roles.components}
     names |= {} if roles.scale is None else {"scale": roles.scale}
-    rank = points[0][roles.components].shape[1 if roles.transposed[1] else 0]
+    rank = point[roles.components].shape[1 if roles.transposed[1] else 0]
     return Recognised(model, rank, priors, noise, rows, features, observed, names)
 
 
@@ -318,10 +472,16 @@ def _whose(values: Array) -> tuple[Any, Any]:
     raise unfit("each entry has a parameter of its own", "give one for all entries, for each row or for each feature")
 
 
-def _roles(factors: list[_Site], points: list[dict[str, Array]], means: list[Array], size: tuple[int, int]) -> _Roles:
-    """Return the sites whose product the means (n, m) are, at all points; refuse a program without any."""
+def _roles(
+    orders: Iterable[Sequence[_Site]],
+    factors: list[_Site],
+    points: list[dict[str, Array]],
+    means: list[Array],
+    size: tuple[int, int],
+) -> _Roles:
+    """Return the sites, in one of these orders, whose product the means (n, m) are at all points; refuse others."""
     fault = "the mean of the counts is not the product of two factors, times exposures"
-    for role in _possible(factors, size):
+    for role in _possible(orders, size):
         values = [_product(role, point) for point in points]
         if not all(np.all(each > 0) for each in values):
             continue
@@ -343,11 +503,11 @@ def _roles(factors: list[_Site], points: list[dict[str, Array]], means: list[Arr
     raise unfit(fault, "multiply a factor (n, K) by one of (K, m), and hide entries by numpyro.handlers.mask")
 
 
-def _possible(factors: list[_Site], size: tuple[int, int]) -> Iterator[_Roles]:
-    """Yield the roles that shapes and families allow."""
+def _possible(orders: Iterable[Sequence[_Site]], size: tuple[int, int]) -> Iterator[_Roles]:
+    """Yield the roles of loadings, components and perhaps a scale, in order, that shapes and families allow."""
     n, m = size
     none = np.empty(0)
-    for order in permutations(factors):
+    for order in orders:
         left, right, *more = order
         if more and (more[0].family != "Gamma" or left.family != "Dirichlet" or more[0].shape not in ((n,), (n, 1))):
             continue
@@ -423,8 +583,9 @@ def bare(fn: Any) -> tuple[Any, Array]:
     return fn, mask
 
 
-def _parameters_of(name: str, site: dict[str, Any]) -> dict[str, Array]:
-    """Return the parameters of the prior of a factor by our names, of the shape of the factor."""
+def _parameters_of(name: str, site: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the prior of a factor by our names, of the shape of the factor, as arrays of JAX."""
+    import jax.numpy as jnp
     import numpyro.distributions as dist
 
     prior, mask = bare(site["fn"])
@@ -437,7 +598,7 @@ def _parameters_of(name: str, site: dict[str, Any]) -> dict[str, Array]:
     else:
         found = {"shape": prior.concentration, "rate": prior.rate}
     shape = np.shape(site["value"])
-    return {word: np.broadcast_to(np.asarray(value, np.float64), shape) for word, value in found.items()}
+    return {word: jnp.broadcast_to(value, shape) for word, value in found.items()}
 
 
 def check_takes_all(name: str, site: dict[str, Any]) -> None:

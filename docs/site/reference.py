@@ -102,8 +102,9 @@ GROUPS = {
         "Every model as a NumPyro program, which imports nothing from the rest of the package: `bayesnmf.models` has "
         "`poisson`, `gamma_poisson`, `dirichlet_poisson`, `dirichlet_gamma` and `hierarchical_poisson`, and each of "
         "these `program`, `guide`, `augmented`, `augmented_guide` and `augmented_bound`. :doc:`The models as programs "
-        "</programs>` runs them; :doc:`the pages of the models </models>` show their files.",
-        ("models",),
+        "</programs>` runs them; :doc:`the pages of the models </models>` show their files. `bayesnmf.conjugate_block` "
+        "draws the factors of a program of your own.",
+        ("conjugate_block", "ConjugateBlock", "models"),
     ),
 }  # fmt: skip
 
@@ -146,7 +147,7 @@ def entries(group: Group) -> Iterator[tuple[str, str]]:
 # What functions return: their attributes matter, not how they are made.
 RESULTS = ("Fit", "Selection", "Modes", "Consensus", "ModeEvidence", "PredictiveChecks", "LeaveOneOut", "Match",
            "LinearResponse", "TopicModel", "Agreement", "Counts", "Simulation", "Assignment", "Equivalences",
-           "Calibration", "datasets.RealCounts")  # fmt: skip
+           "Calibration", "ConjugateBlock", "datasets.RealCounts")  # fmt: skip
 
 
 INNER = ("of", "card")  # which the package itself calls, as most of what counts can do
