@@ -11,7 +11,8 @@ K = 5) and pbmc_facs (400 cells drawn once, the 600 genes with most counts, K = 
 effects: ten random numbers as covariates of one fit, by gamma_poisson and dirichlet_poisson; of tables with real
 labels, these permuted, too. groups: `group_contrasts` of a fit without covariates, between permuted groups. markers:
 contrasts of features between components, of fits of two random halves of the rows, for features of which both have ten
-counts and more; the difference between halves is 0. batches: factors of two random batches, for features with 100
+counts and more; the difference between halves is 0. rows: the same by the posterior and by a bootstrap of rows, and
+what is found of features that lose counts in the second half. batches: factors of two random batches, for features with 100
 counts and more. power: the counts of one component are thinned to two thirds in a random half of the rows; the share
 of runs whose effect is found (its sign is right and 0 outside), and of effects on other components that leave out 0,
 beside a regression of logarithms of shares, or of loadings, of a fit without covariates, with HC3 errors.

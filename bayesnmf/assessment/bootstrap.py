@@ -13,9 +13,8 @@ truth from the estimate itself, and 0.78 from 2 % towards the mean, or from 10 %
 With `variation="rows"` a replicate has as many rows, drawn with replacement from those of the fit (a nonparametric
 bootstrap, as rows were a sample), and the loadings of all rows are a draw given its components. Rows differ by more
 than the model says, and another sample of them leads to another mode where modes compete. So each is fitted from the
-estimate and, since that remembers its mode, from the start that the fit had, too; the better bound is kept. Between
-fits of halves of real counts, 90 % intervals of contrasts of features are right or too wide
-(docs/posteriors.md, "Other rows"), those of the posterior left out 0 in 34 to 75 %.
+estimate and, since that remembers its mode, from the start that the fit had, too; the better bound is kept.
+docs/posteriors.md ("Other rows") has how often intervals of contrasts hold between halves of real counts.
 
 Multinomial counts from those of each sample, as SigProfiler draws them, were tried and are not offered: they know no
 noise but their own. On such counts with nb2 noise of dispersion 0.05, intervals by map held 0.68 of the loadings, and
