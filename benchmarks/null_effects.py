@@ -14,8 +14,8 @@ contrasts of features between components, of fits of two random halves of the ro
 counts and more; the difference between halves is 0. rows: the same by the posterior and by a bootstrap of rows, and
 what is found of features that lose counts in the second half. batches: factors of two random batches, for features
 with 100 counts and more. power: the counts of one component are thinned to two thirds in a random half of the rows; the
-share of runs whose effect is found (its sign is right and 0 outside), and of effects on other components that leave out 0,
-beside a regression of logarithms of shares, or of loadings, of a fit without covariates, with HC3 errors.
+share of runs whose effect is found (its sign is right and 0 outside), and of effects on other components that leave
+out 0, beside a regression of logarithms of shares, or of loadings, of a fit without covariates, with HC3 errors.
 """
 
 from __future__ import annotations
