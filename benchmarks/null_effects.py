@@ -1,7 +1,7 @@
 """Do intervals of effects that are 0 hold 0 on real counts, and are effects that are there found?
 
-    python -m benchmarks.null_effects [--parts effects power groups markers batches] [--data ...] [--number 30]
-                                      [--out null_effects.csv]
+    python -m benchmarks.null_effects [--parts effects power groups markers rows batches] [--data ...] [--number 30]
+                                      [--laplace] [--out null_effects.csv]
 
 A line for each permutation is added to the file, and those that it has are not run again; the table of all lines is
 printed at the end: the share of 90 % intervals that leave out what is true, with two standard errors clustered by
@@ -11,10 +11,11 @@ K = 5) and pbmc_facs (400 cells drawn once, the 600 genes with most counts, K = 
 effects: ten random numbers as covariates of one fit, by gamma_poisson and dirichlet_poisson; of tables with real
 labels, these permuted, too. groups: `group_contrasts` of a fit without covariates, between permuted groups. markers:
 contrasts of features between components, of fits of two random halves of the rows, for features of which both have ten
-counts and more; the difference between halves is 0. batches: factors of two random batches, for features with 100
-counts and more. power: the counts of one component are thinned to two thirds in a random half of the rows; the share
-of runs whose effect is found (its sign is right and 0 outside), and of effects on other components that leave out 0,
-beside a regression of logarithms of shares, or of loadings, of a fit without covariates, with HC3 errors.
+counts and more; the difference between halves is 0. rows: the same by the posterior and by a bootstrap of rows, and
+what is found of features that lose counts in the second half. batches: factors of two random batches, for features
+with 100 counts and more. power: the counts of one component are thinned to two thirds in a random half of the rows; the
+share of runs whose effect is found (its sign is right and 0 outside), and of effects on other components that leave
+out 0, beside a regression of logarithms of shares, or of loadings, of a fit without covariates, with HC3 errors.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ from bayesnmf.results.markers import component_draws, contrasts
 COLUMNS = ("part", "data", "kind", "permutation", "out", "of", "seconds")
 MODELS = ("gamma_poisson", "dirichlet_poisson")
 KEPT = 2 / 3  # of the counts of a component in one half of the rows
-KINDS = (("sampled", "rows"), ("mean_field", "rows"), ("mean_field", "prior"))  # of intervals, and of variation
+REPLICATES = 30
+KINDS = [("sampled", "rows"), ("mean_field", "rows"), ("mean_field", "prior")]  # of intervals, and of variation
 NUMBERS = [f"random{j}" for j in range(10)]
 
 
@@ -117,27 +119,71 @@ def plain(data: Table, model: str) -> Any:
     return _PLAIN[key]
 
 
+def halves(data: Table, seed: int) -> tuple[np.ndarray, list[Any]]:
+    """Return the features of which two random halves of the rows have ten counts each, and these halves."""
+    order = np.random.default_rng(seed).permutation(data.counts.shape[0])
+    found = [data.counts[np.sort(rows)] for rows in np.array_split(order, 2)]
+    many = np.all([np.asarray(each.sum(axis=0)).ravel() >= 10 for each in found], axis=0)
+    return many, [each[:, many] for each in found]
+
+
 def markers(data: Table, seed: int) -> Found:
     """Yield what differences of contrasts of features between two halves of the rows leave out 0."""
-    order = np.random.default_rng(seed).permutation(data.counts.shape[0])
-    halves = [data.counts[np.sort(rows)] for rows in np.array_split(order, 2)]
-    many = np.all([np.asarray(each.sum(axis=0)).ravel() >= 10 for each in halves], axis=0)
-    whole = plain(data, "gamma_poisson")
+    many, found = halves(data, seed)
     for noise in ("poisson", "nb2", "quasi"):
-        drawn = []
-        for half in halves:
-            fit = bayesnmf.fit(half[:, many], rank=data.rank, seed=seed, noise=noise)
-            fit = fit.with_intervals("sampled")
-            place = match_components(fit.components, whole.components[:, many])
-            drawn.append(_contrasts_of(fit, place))
-        difference = drawn[0] - drawn[1]
-        low, high = np.quantile(difference, [0.05, 0.95], axis=0)
-        out = (low > 0) | (high < 0)
+        drawn = [sampled(data, many, each, seed, noise) for each in found]
+        out = outside(*drawn)
         yield f"against the rest, {noise}", int(out.sum()), out.size
 
 
-def _contrasts_of(fit: Any, place: np.ndarray) -> np.ndarray:
-    """Return draws of the contrasts of features against the rest, (draws, K, m), components in this order."""
+def rows(data: Table, seed: int) -> Found:
+    """Yield the same by intervals of the posterior and of a bootstrap of rows, and planted differences that are found.
+
+    A tenth of the features, of those with 100 counts and more of one component in the second half, lose three quarters
+    of these.
+    """
+    rng, (many, (first, second)) = np.random.default_rng([seed, 1]), halves(data, seed)
+    means = [plain(data, "gamma_poisson").loadings, plain(data, "gamma_poisson").components[:, many]]
+    order = np.random.default_rng(seed).permutation(data.counts.shape[0])
+    of_second = means[0][np.sort(np.array_split(order, 2)[1])]
+    k = seed % data.rank
+    large = np.flatnonzero(of_second[:, k].sum() * means[1][k] >= 100)
+    chosen = rng.choice(large, max(len(large) // 10, 1), replace=False)
+    planted = np.asarray(second.toarray() if hasattr(second, "toarray") else second).astype(np.int64)
+    share = of_second[:, k, None] * means[1][k] / (of_second @ means[1])
+    of_component = rng.binomial(planted[:, chosen], share[:, chosen])
+    planted[:, chosen] -= rng.binomial(of_component, 0.75)
+    for kind, read in (("posterior", sampled), ("bootstrap of rows", resampled)):
+        one, two, three = (read(data, many, each, seed) for each in (first, second, planted))
+        out = outside(one, two)
+        yield f"{kind}, halves", int(out.sum()), out.size
+        found = outside(one, three, above=True)[k, chosen]
+        yield f"{kind}, planted and found", int(found.sum()), len(chosen)
+
+
+def sampled(data: Table, many: np.ndarray, half: Any, seed: int, noise: str = "poisson") -> np.ndarray:
+    """Return contrasts of features by draws of a chain from a fit, (draws, K, m)."""
+    fit = bayesnmf.fit(half, rank=data.rank, seed=seed, noise=noise)
+    return _contrasts_of(data, many, fit.with_intervals("sampled"))
+
+
+def resampled(data: Table, many: np.ndarray, half: Any, seed: int) -> np.ndarray:
+    """Return contrasts of features by replicates of the rows, (replicates, K, m)."""
+    fit = bayesnmf.fit(half, rank=data.rank, seed=seed)
+    return _contrasts_of(data, many, fit.with_intervals("bootstrap", variation="rows", draws=REPLICATES))
+
+
+def outside(one: np.ndarray, two: np.ndarray, above: bool = False) -> np.ndarray:
+    """Return which 90 % intervals of the difference of independent draws leave out 0, or are above it, (K, m)."""
+    moves = range(max(900 // len(one), 1))
+    difference = np.concatenate([one - np.roll(two, move, axis=0) for move in moves])
+    low, high = np.quantile(difference, [0.05, 0.95], axis=0)
+    return np.asarray(low > 0) if above else (low > 0) | (high < 0)
+
+
+def _contrasts_of(data: Table, many: np.ndarray, fit: Any) -> np.ndarray:
+    """Return draws of the contrasts of features against the rest, in the order of the fit of all rows."""
+    place = match_components(fit.components, plain(data, "gamma_poisson").components[:, many])
     read = bayesnmf.results.intervals.for_intervals(fit)
     shares = (rows_to_shares(each, component_sums(each)) for each in component_draws(read, 250, 0))
     return np.stack([contrasts(each, fit.expected_sizes)["rest"][place] for each in shares])
@@ -196,7 +242,7 @@ def regressed(values: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 PARTS: dict[str, Callable[[Table, int], Found]] = {
-    each.__name__: each for each in (effects, power, groups, markers, batches)
+    each.__name__: each for each in (effects, power, groups, markers, rows, batches)
 }
 
 
@@ -219,7 +265,9 @@ def main(given: list[str] | None = None) -> None:
     parser.add_argument("--number", type=int, default=30)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("null_effects.csv"))
+    parser.add_argument("--laplace", action="store_true", help="effects without draws, whose chains take longest")
     options = parser.parse_args(given)
+    KINDS[:] = [each for each in KINDS if not options.laplace or each[0] == "mean_field"]
     warnings.simplefilter("ignore", bayesnmf.ConvergenceWarning)
     warnings.simplefilter("ignore", bayesnmf.DataWarning)
     if not options.out.exists():

@@ -69,6 +69,8 @@ def markers(
         powers of two,
         ``lfc_next`` with ``lfc_next_low``, ``lfc_next_high`` and ``lfsr_next``, and the same for ``rest``. The contrast
         that orders the features stands last: pandas shows the first and last columns where a table is too wide.
+        Intervals are about the components of these rows. What other rows of the same kind would show has wider ones:
+        give ``fit.with_intervals("bootstrap", variation="rows")``.
         ``attrs["intervals"]`` says what intervals and rates are read from (`Fit.with_intervals`), and
         ``attrs["cautions"]`` if these are too narrow, or if components are left out.
 

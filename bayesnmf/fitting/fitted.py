@@ -9,6 +9,7 @@ from bayesnmf.fitting.intervals import with_intervals
 from bayesnmf.fitting.job import ProgressReport
 from bayesnmf.results import relabelling, several
 from bayesnmf.results.describing import card_of, described
+from bayesnmf.results.estimates import Variation
 from bayesnmf.results.intervals import WARMUP
 from bayesnmf.results.readings import Readings
 from bayesnmf.types import Array
@@ -172,14 +173,16 @@ class Fit(Readings):
         seed: int | None = None,
         threads: int | None = None,
         progress: ProgressReport | bool | None = None,
+        variation: Variation = "counts",
     ) -> Fit:
         """Return the fit with draws beside its estimate, from which all its intervals and probabilities are read.
 
         Of vi, "sampled": `draws` (250) of a chain from the fit after `warmup` sweeps; "response": draws of linear
         response; "mean_field": q; "auto": as in `VI`, now. Of map, bld and vi, "bootstrap": estimates of `draws` (100)
-        replicates of the counts (`bayesnmf.fitting.intervals`). Raises ValueError if the fit cannot have what is named.
+        replicates of the counts, or of vi with `variation="rows"` of the rows (`bayesnmf.fitting.intervals`). Raises
+        ValueError if the fit cannot have what is named.
         """
-        return Fit.of(with_intervals(self, intervals, warmup, draws, seed, threads, progress))
+        return Fit.of(with_intervals(self, intervals, warmup, draws, seed, threads, progress, variation))
 
     def program(self) -> Program:
         """Return the fit as a NumPyro program, for NumPyro's own functions: model, guide, arguments and start.

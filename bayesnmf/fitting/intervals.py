@@ -11,7 +11,10 @@ response
 bootstrap
     Estimates of 100 replicates of the counts, drawn from the fit and fitted as it was, by map, vi and bld
     (`bayesnmf.assessment.bootstrap`). They describe how the estimate varies from counts to counts, with its bias, not a
-    posterior. Only `Fit.with_intervals` makes them.
+    posterior. Only `Fit.with_intervals` makes them. With `variation="rows"`, of vi, replicates are of other rows, drawn
+    with replacement from these: intervals of the components, and of contrasts of features (`markers`), are of what
+    other rows of the same kind would have shown. They know of modes that compete, take two fits for a replicate, and
+    are wide where rows are few.
 mean_field
     q itself.
 auto
@@ -29,8 +32,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, get_args
 
 from bayesnmf.checks import check_choice, check_count, check_seed
 from bayesnmf.data.counts import Counts
@@ -39,8 +43,8 @@ from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.inference.status import BROKEN, FitWarning
 from bayesnmf.options.checks import check_threads
 from bayesnmf.options.classes import INTERVALS
-from bayesnmf.results.checks import check_can_have
-from bayesnmf.results.estimates import Intervals
+from bayesnmf.results.checks import check_can_have, check_variation
+from bayesnmf.results.estimates import Intervals, Variation
 from bayesnmf.results.intervals import (
     DRAWS,
     WARMUP,
@@ -67,6 +71,7 @@ def with_intervals(
     seed: int | None = None,
     threads: int | None = None,
     progress: ProgressReport | bool | None = None,
+    variation: Variation = "counts",
 ) -> FitRecord:
     """Return a fit with what its intervals are read from; the given one stays as it is.
 
@@ -86,6 +91,8 @@ def with_intervals(
         Number of threads, and of replicates that are fitted at once; what is drawn does not depend on it.
     progress : bool or callable, optional
         Progress report, as for `bayesnmf.fit`.
+    variation : {"counts", "rows"}
+        Of a bootstrap, what varies between replicates: the counts of these rows, or the rows.
 
     Raises
     ------
@@ -108,6 +115,7 @@ def with_intervals(
     intervals: bootstrap, 100 replicates
     """
     check_choice(intervals, "intervals", (*INTERVALS, BOOTSTRAP))
+    check_variation(check_choice(variation, "variation", get_args(Variation)), intervals)
     if draws is None:
         draws = REPLICATES if intervals == BOOTSTRAP else DRAWS
     sizes = check_count(warmup, "warmup", minimum=0), check_count(draws, "draws", minimum=8)
@@ -120,6 +128,8 @@ def with_intervals(
     if samples or intervals in (*NEEDED, BOOTSTRAP):
         with progress_context(progress) as report:
             make = _maker("sampled" if samples else intervals)
+            if intervals == BOOTSTRAP:
+                make = partial(make, variation=variation)
             found = make(fit, sizes, fit.seed if chosen is None else chosen, threads, report)
     given: Any = fit.options
     options = given if intervals == BOOTSTRAP else replace(given, intervals=intervals)

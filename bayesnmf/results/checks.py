@@ -93,6 +93,15 @@ def check_can_have(intervals: str, fault: str) -> None:
         raise ValueError(f"intervals={intervals!r} {needed}: {fault}; read the intervals that the fit has")
 
 
+def check_variation(variation: str, intervals: str) -> None:
+    """Refuse the variation between rows for intervals that have no replicates."""
+    if variation == "rows" and intervals != "bootstrap":
+        raise ValueError(
+            f"variation='rows' is of replicates: found intervals={intervals!r}; "
+            "use fit.with_intervals('bootstrap', variation='rows')"
+        )
+
+
 def check_fit(fit: Any) -> None:
     """Refuse anything but one fit."""
     if not isinstance(fit, FitRecord):

@@ -267,6 +267,9 @@ class Draws(Estimate):
         return np.quantile(getattr(self, side)[(..., *at)].astype(np.float64), levels, axis=(0, 1))
 
 
+Variation = Literal["counts", "rows"]  # of replicates
+
+
 @dataclass(frozen=True, eq=False)
 class Intervals:
     """Draws beside a mean field or a point, from which intervals and probabilities are read (`Fit.with_intervals`).
@@ -283,6 +286,8 @@ class Intervals:
         Share of these entries above 1.2.
     unsettled : int
         Number of replicates of a bootstrap whose fit has not converged.
+    variation : {"counts", "rows"}
+        Whether replicates have the same rows with other counts, or other rows.
     """
 
     kind: Literal["sampled", "linear response", "bootstrap"]
@@ -290,6 +295,7 @@ class Intervals:
     r_hat: float = 1.0
     share_above: float = 0.0
     unsettled: int = 0
+    variation: Variation = "counts"
 
     def rows(self, rows: Array, size: tuple[int, int]) -> Intervals:
         """Return the draws of some rows."""

@@ -103,7 +103,8 @@ def source_of_intervals(fit: FitRecord) -> str:
     number = found.draws.draws
     if found.kind == "bootstrap":
         wrong = f"; {found.unsettled} of their fits did not converge" if found.unsettled else ""
-        return f"intervals: bootstrap, {number} replicates{wrong}"
+        of = "bootstrap of rows" if found.variation == "rows" else "bootstrap"
+        return f"intervals: {of}, {number} replicates{wrong}"
     if found.kind != "sampled":
         return f"intervals: linear response ({number} draws), wider than the mean field, and often still too narrow"
     about = f"intervals: sampled ({number} draws of one chain from the fit, R-hat of its halves at most "

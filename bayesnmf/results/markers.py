@@ -9,6 +9,8 @@ A contrast is described by its posterior median, a central 90 % interval, and th
 the smaller of the posterior probabilities that it is at least 0 and that it is at most 0. Shares below 10⁻¹² count as
 10⁻¹². Intervals and rates are read from what `bayesnmf.results.intervals` says: mean-field ones are too narrow.
 
+They are about the components of these rows, but for those of a bootstrap of rows, which are about other rows, too.
+
 Where a fit by vi has a sparse prior, shares are drawn as if shapes and concentrations of the prior below 1 were 1: q is
 changed so, and a Gamma variate of what they lack, in units of one count, is added to each draw beside q.
 Else a component that has the few counts of a rare feature would seem to be set apart by it, as the sparse prior puts

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -40,6 +40,7 @@ from bayesnmf.results.codec import (
     size_of,
 )
 from bayesnmf.results.earlier_files import VERSIONS, decode_earlier
+from bayesnmf.results.estimates import Variation
 from bayesnmf.results.netcdf import from_netcdf, to_netcdf
 from bayesnmf.results.record import FitRecord
 from bayesnmf.writing import replacing, write_bytes
@@ -342,10 +343,12 @@ def check_saved_fit(fit: FitRecord) -> None:
     converged, reason, iterations = fit.status
     if not (isinstance(converged, bool) and isinstance(reason, str) and _is_number(iterations, Integral)):
         raise ValueError(f"status must be a flag, a reason and a number of iterations: found {list(fit.status)}")
-    beside = {} if fit.intervals is None else {**vars(fit.intervals), "kind": 0, "draws": 0}
+    beside = {} if fit.intervals is None else {**vars(fit.intervals), "kind": 0, "draws": 0, "variation": 0}
     for name, value in {"seconds": fit.seconds, **fit.diagnostics, **beside}.items():
         if not _is_number(value, Real):
             raise ValueError(f"{name} must be a number: found {value!r}")
+    if fit.intervals is not None:
+        check_choice(fit.intervals.variation, "variation", get_args(Variation))
     check_saved_shapes(fit)
 
 

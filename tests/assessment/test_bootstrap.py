@@ -70,6 +70,56 @@ def test_estimates_of_one_component_have_the_sds_of_sums(variance):
     assert np.mean(found[1][0] / np.sqrt(more * shares * (1 - shares) / counts.sum())) == pytest.approx(1, abs=0.1)
 
 
+def test_shares_of_one_component_have_the_sds_of_a_ratio_of_sums_over_rows():
+    """The component of one has the shares Σ_i x_ij / Σ_i N_i, whose sds over other rows are those of x_ij − s_j N_i.
+
+    With 100 replicates an sd has an error of 7 %, and the mean over 5 shares one of 3 %; rows of two kinds make the
+    sds of the counts of these rows, which a bootstrap of counts has, 4 times too small. All rows have loadings that are
+    drawn given a replicate's component, with the sd of their Poisson counts at least.
+    """
+    rng = np.random.default_rng(0)
+    kinds = np.array([[1.0, 2, 3, 4, 5], [5.0, 4, 3, 2, 1]])[rng.integers(2, size=60)]
+    counts = rng.poisson(20 * kinds)
+    made = bayesnmf.fit(counts, rank=1, seed=0).with_intervals("bootstrap", draws=100, variation="rows", threads=1)
+    loadings, components = (each[0].astype(float) for each in sides(made))
+    found = (components / components.sum(axis=2, keepdims=True))[:, 0].std(axis=0)
+    shares = counts.sum(axis=0) / counts.sum()
+    expected = np.sqrt(((counts - shares * counts.sum(axis=1, keepdims=True)) ** 2).sum(axis=0)) / counts.sum()
+    of_counts = np.sqrt(shares * (1 - shares) / counts.sum())
+    np.testing.assert_array_less(2 * of_counts[[0, 1, 3, 4]], expected[[0, 1, 3, 4]])
+    assert np.mean(found / expected) == pytest.approx(1, abs=0.12)
+    assert loadings.shape == (100, 60, 1)
+    assert np.mean(loadings.std(axis=0)[:, 0] / made.estimate.sd(made, "loadings")[:, 0]) == pytest.approx(1, abs=0.1)
+
+
+def test_other_rows_are_named_saved_and_read(tmp_path):
+    made = fit(method="vi").with_intervals("bootstrap", draws=8, variation="rows")
+    made.save(tmp_path / "fit.nc")
+    kept = bayesnmf.load(tmp_path / "fit.nc")
+    assert kept.intervals.variation == "rows"
+    assert bayesnmf.markers(kept, n=1).attrs["intervals"].startswith("intervals: bootstrap of rows, 8 replicates")
+    again = fit(method="vi").with_intervals("bootstrap", draws=8, variation="rows", threads=2)
+    for ours, theirs in zip(sides(again), sides(made), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_the_better_of_both_ends_is_kept(monkeypatch):
+    """Replicates of rows are fitted from near the estimate, and from the start of the fit; the higher bound decides."""
+    made, run, ended = fit(method="vi"), bootstrap.run_once, []
+
+    def remembered(job):
+        ended.append(run(job))
+        return ended[-1]
+
+    monkeypatch.setattr(bootstrap, "run_once", remembered)
+    draws = made.with_intervals("bootstrap", draws=8, variation="rows", threads=1).intervals.draws.components[0]
+    assert len(ended) == 16
+    for drawn, near, new in zip(draws, ended[::2], ended[1::2], strict=True):
+        best = max(near, new, key=lambda each: each.trace[-1]).components
+        shares, of_best = (np.sort(each / each.sum(axis=1, keepdims=True), axis=0) for each in (drawn, best))
+        np.testing.assert_allclose(shares, of_best, rtol=1e-5, atol=1e-7)  # rounded to float32
+
+
 def test_estimates_depend_on_the_seed_alone():
     one, two = (fit().with_intervals("bootstrap", draws=n, threads=t) for n, t in ((9, 1), (12, 2)))
     for few, many in zip(sides(one), sides(two), strict=True):
@@ -264,6 +314,12 @@ REFUSED = {
     ),
     "draws must be at least 8": lambda: None,
 }
+REFUSED_OF_ROWS = {
+    "the fit is by map, and other rows need q of the loadings": lambda: fit(),
+    "its rows are in batches, or have covariates or priors of their own": lambda: bayesnmf.fit(
+        COUNTS, rank=2, seed=0, batch=["a", "b"] * (len(COUNTS) // 2), options=plain_vi(max_iter=5)
+    ),
+}
 
 
 @pytest.mark.parametrize("why", REFUSED)
@@ -271,6 +327,19 @@ def test_fits_that_cannot_be_repeated_are_refused_with_the_cure(why):
     made = REFUSED[why]()
     with pytest.raises(ValueError, match=why):
         (made or fit()).with_intervals("bootstrap", draws=20 if made else 7)
+
+
+@pytest.mark.parametrize("why", REFUSED_OF_ROWS)
+def test_fits_of_which_other_rows_say_nothing_are_refused_with_the_cure(why):
+    with pytest.raises(ValueError, match=f"{why}.*; variation='counts' keeps the rows"):
+        REFUSED_OF_ROWS[why]().with_intervals("bootstrap", variation="rows")
+
+
+def test_only_replicates_vary_by_rows():
+    with pytest.raises(ValueError, match=r"found intervals='sampled'; use fit.with_intervals\('bootstrap', variation"):
+        fit(method="vi").with_intervals("sampled", variation="rows")
+    with pytest.raises(ValueError, match="variation must be one of 'counts', 'rows'"):
+        fit(method="vi").with_intervals("bootstrap", variation="row")
 
 
 def test_counts_on_disk_are_refused(tmp_path):
@@ -288,20 +357,20 @@ def test_it_is_no_option_of_vi():
 
 
 def test_ctrl_c_keeps_what_has_ended_if_it_is_enough(monkeypatch):
-    make = bootstrap._replicate
+    make, whole = bootstrap._replicate, sides(replicated())
 
     def interrupted_at(number):
-        def one(fit, seeds, place, tick):
+        def one(fit, seeds, of_counts, place, tick):
             if place == number:
                 raise KeyboardInterrupt
-            return make(fit, seeds, place, tick)
+            return make(fit, seeds, of_counts, place, tick)
 
         monkeypatch.setattr(bootstrap, "_replicate", one)
 
     interrupted_at(10)
     with pytest.warns(FitWarning, match="interrupted after 10 of 20 replicates, of which its intervals are"):
         made = fit().with_intervals("bootstrap", draws=20, threads=1)
-    for ours, theirs in zip(sides(made), sides(replicated()), strict=True):
+    for ours, theirs in zip(sides(made), whole, strict=True):
         np.testing.assert_array_equal(ours, theirs[:, :10])
     interrupted_at(5)
     with pytest.raises(KeyboardInterrupt):

@@ -44,6 +44,8 @@ def text_of(value):
 def test_a_file_holds_what_it_held_and_is_saved_again(name, of_earlier, tmp_path):
     path, held = of_earlier(name)
     loaded = bayesnmf.load(path)
+    if held.get("intervals"):  # replicates of rows came later
+        held["intervals"] = {"variation": "counts", **held["intervals"]}
     assert text_of(loaded) == {**SINCE.get(held["kind"], {}), **held}
     loaded.save(tmp_path / "again.nc")
     assert same(bayesnmf.load(tmp_path / "again.nc"), loaded)
