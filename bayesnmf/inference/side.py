@@ -180,8 +180,10 @@ class Field(Side):
         return vars(self)[name]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state with its moments, which are computed before the side is sent anywhere."""
-        return {"penalty": self.penalty, **vars(self), "_moments": None}
+        """Return the state with its moments, which are computed before the side is sent or kept anywhere."""
+        kept = {"penalty": self.penalty, **vars(self)}
+        kept.pop("_moments", None)
+        return kept
 
     @property
     def value(self) -> Value:  # type: ignore[override]
