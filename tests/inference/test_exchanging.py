@@ -12,7 +12,7 @@ import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors, Start
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Extrapolated, ascend, plain_steps
-from bayesnmf.inference.ascent.course import OUT_OF_REACH, Goal, Schedule
+from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.sides import allocate, objective
 from bayesnmf.inference.starts.exchanging import Climb, Exchanges, exchange_components
 from bayesnmf.inference.starts.states import flat_problem
@@ -195,17 +195,6 @@ def test_trials_that_begin_again_end_where_those_that_go_on_do(kind, monkeypatch
     (begun, again), (_, on) = ended(0), ended(4e5)
     assert on.trace[-1] > begun.trace[-1] + 10
     assert again.trace == on.trace
-
-
-def test_a_course_ends_once_its_goal_is_out_of_reach():
-    """At the faster pace of the last two iterations; what is nearly there may take its time."""
-    course = Schedule(max_iter=15, tol=0, goal=Goal(100.0, 10)).course()
-    assert all(course.reach(value) for value in (0.0, 10.0, 20.0, 30.0))  # 70 is left, by 7 iterations of 10
-    assert course.reach(40.0)
-    assert not course.reach(49.9)  # 50.1, by 5
-    assert course.status == Status(False, OUT_OF_REACH, 5)
-    near = Schedule(max_iter=15, tol=0, goal=Goal(100.0, 10)).course()
-    assert all(near.reach(99.5) for _ in range(10))
 
 
 def test_nothing_is_tried_on_large_counts_where_every_component_carries_something(monkeypatch):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from types import TracebackType
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -23,30 +22,6 @@ def objective_settled(trace: list[float], tol: float, window: int = 1) -> bool:
     if tol == 0 or len(trace) <= window or not np.isfinite(trace[-1 - window]):
         return False
     return abs(trace[-1] - trace[-1 - window]) < tol * max(abs(trace[-1]), 1.0)
-
-
-OUT_OF_REACH = "the objective that it is to reach is out of reach"
-NEAR = 1.0  # nats short of a goal that any course may still make: where it begins nearly at rest, it may rise later
-
-
-class Goal(NamedTuple):
-    """An objective that a course is to reach by some iteration; without prospect of it, the course ends.
-
-    Attributes
-    ----------
-    value : float
-    by : int
-    """
-
-    value: float
-    by: int
-
-    def is_out_of_reach(self, trace: list[float], iterations: int) -> bool:
-        """Return whether the iterations left do not lead to it, at the faster pace of the last two."""
-        short = self.value - trace[-1]
-        if len(trace) < 2 or short <= NEAR:
-            return False
-        return short > (self.by - iterations) * max(after - before for before, after in pairwise(trace[-3:]))
 
 
 @dataclass
@@ -78,8 +53,6 @@ class Course:
         KKT residuals of the same iterates; empty if the algorithm gives none.
     done : int
         Number of iterations of earlier stages of the same fit, from whose end this course starts.
-    goal : Goal or None
-        Objective without prospect of which to stop.
     """
 
     max_iter: int
@@ -93,7 +66,6 @@ class Course:
     trace: list[float] = field(default_factory=list)
     residuals: list[float] = field(default_factory=list)
     done: int = 0
-    goal: Goal | None = None
     _end: tuple[bool, str] | None = None
 
     def reach(self, value: float, *shown: Any, residual: float | None = None) -> bool:
@@ -109,8 +81,6 @@ class Course:
             self.end(True, self.words[0].format_map(vars(self)))
         elif self.kkt_tol and residual is not None and residual <= self.kkt_tol:
             self.end(True, f"KKT residual at most {self.kkt_tol:g} counts")
-        elif self.goal is not None and self.goal.is_out_of_reach(self.trace, self.iterations):
-            self.end(False, OUT_OF_REACH)
         elif self.iterations >= self.max_iter:
             self.end(False, self.words[1].format_map(vars(self)))
         return self._end is None
@@ -171,8 +141,6 @@ class Schedule:
         Number of row blocks processed at once.
     done : int
         Number of updates that earlier stages of the same fit have done.
-    goal : Goal or None
-        Objective without prospect of which to stop.
     """
 
     kind: Literal["joint", "alternating"] = "joint"
@@ -184,12 +152,10 @@ class Schedule:
     kkt_tol: float | None = None
     threads: int | None = None
     done: int = 0
-    goal: Goal | None = None
 
     def course(self, progress: Progress | None = None, **more: Any) -> Course:
         """Return a course with these stopping rules; `more` are further attributes of `Course`."""
-        given = {"done": self.done, "goal": self.goal, **more}
-        return Course(self.max_iter, self.tol, self.window, self.kkt_tol, progress, **given)
+        return Course(self.max_iter, self.tol, self.window, self.kkt_tol, progress, done=self.done, **more)
 
     @property
     def sides(self) -> tuple[str, str]:

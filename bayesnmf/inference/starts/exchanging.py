@@ -23,7 +23,7 @@ from scipy.special import xlogy
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
-from bayesnmf.inference.ascent.course import OUT_OF_REACH, Goal, Schedule
+from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.ascent.poisson_regression import descended
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sides import allocate, objective
@@ -265,8 +265,8 @@ def last_objective(ascent: Ascent) -> float:
 
 
 ROUGH_TOL = 1e-5  # tolerance of the ascents before an exchange, which mostly gains more than they still could
-TRIED = 10  # exchanges, the best by the estimate of their gains
-GLANCE, TRIAL = 3, 15  # iterations of each in a first round, and of those with prospects until one is better
+GLANCE, TRIAL = 3, 15  # iterations of each exchange in a first round, and of the best of these in a second round
+GLANCES, TRIALS = 10, 3  # exchanges in each round
 FEWEST = 3  # smallest number of components
 LEAST_GAIN = 0.1  # in nats; by less, an ascent that has converged may still rise, and exchanges could go on for ever
 # Largest work of an iteration, in multiply-adds, for which exchanges of all components are tried: a round of 75
@@ -329,15 +329,15 @@ def _find_exchange(
     exchanges = Exchanges(best.problem, best.state, rng, schedule.threads)
     highest = last_objective(best)
     last = min(TRIAL, schedule.max_iter - best.status.iterations)
-    goal = Goal(highest + max(ROUGH_TOL * abs(highest), LEAST_GAIN), last)
-    chosen, done = exchanges.best(TRIED, merged), 0
+    chosen, done = exchanges.best(GLANCES, merged), 0
+    total = len(chosen) * GLANCE + TRIALS * TRIAL
 
     def show(iteration: int, value: float, *_: Any) -> None:
-        search(done + iteration, len(chosen) * (GLANCE + TRIAL), value)
+        search(done + iteration, total, value)
 
     def tried(begun: Exchange | Begun, iterations: int) -> Begun:
         nonlocal done
-        to = replace(schedule, max_iter=min(iterations, last), tol=0.0, goal=goal)
+        to = replace(schedule, max_iter=min(iterations, last), tol=0.0)
         if isinstance(begun, Exchange):
             climb = climber(best.problem, exchanges.state_after(begun))
             found = climb(to, show)
@@ -352,11 +352,10 @@ def _find_exchange(
     small, held = _is_small(best), list[tuple[float, Exchange | Begun]]()
     for exchange in chosen:
         climb, found = tried(exchange, GLANCE)
-        if found.status.reason != OUT_OF_REACH:
-            held.append((last_objective(found), (climb, found) if small else exchange))
-    for _, begun in sorted(held, key=lambda each: -each[0]):
+        held.append((last_objective(found), (climb, found) if small else exchange))
+    for _, begun in sorted(held, key=lambda each: -each[0])[:TRIALS]:
         climb, found = tried(begun, TRIAL)
-        if last_objective(found) > goal.value:
+        if last_objective(found) > highest + max(ROUGH_TOL * abs(highest), LEAST_GAIN):
             return climb, _append_ascent(best, found)
     return None
 
