@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from bayesnmf.fitting.problems import mean_field_of_fit
 from bayesnmf.inference.batch_factors import sums_of_means
 from bayesnmf.inference.blocked.passes import Pass, pass_over_rows
 from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.side import twin_of
 from bayesnmf.inference.sides import Where, allocate, objective
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import methods_with
@@ -104,7 +104,7 @@ def _prior_of_factors(fit: FitRecord) -> Gamma:
 
 def _loglik_of_draw(fit: FitRecord, problem: Problem, state: State, rng: np.random.Generator) -> float:
     """Return log p(X|θβ) at a draw of loadings and components, drawn in this order; loadings belong to their rows."""
-    at_rows, given_totals = deepcopy(rng), MODELS[fit.model].given_totals
+    at_rows, given_totals = twin_of(rng), MODELS[fit.model].given_totals
     first: Any = state.loadings.block(0).conditional
     first.rows(slice(0, 1)).draw(rng)  # takes from `rng` what all rows together take
     q: Any = state.components.conditional
@@ -114,7 +114,7 @@ def _loglik_of_draw(fit: FitRecord, problem: Problem, state: State, rng: np.rand
 
     def add(part: Problem, here: State, at: Where) -> tuple[None, None, Any]:
         q: Any = here.loadings.conditional
-        loadings = matrix(q.draw_rows(deepcopy(at_rows), at.rows.start))
+        loadings = matrix(q.draw_rows(twin_of(at_rows), at.rows.start))
         counts, noise = part.counts.plain, part.counts.noise  # that of these rows
         means = counts.exposed_loadings(loadings), counts.exposed_components(components)
         if factors is not None:

@@ -54,15 +54,23 @@ def kernel_moments(
     """Return the moments from the kernel, which needs the components in columns."""
     from bayesnmf.kernels.cpu.mean_field import Moments, mean_field_moments
 
-    def transposed(each: Any) -> Any:
-        return each.T if component_axis == 0 else each
+    def in_columns(each: Any) -> Any:
+        rows = np.asarray(each)
+        if rows.ndim < 2:
+            rows = rows.reshape(1, -1)
+        return rows.T if component_axis == 0 else rows
 
-    given = (shape, scale, log_scale, prior, weight)
-    shape, scale, log_scale, prior, weight = (
-        None if each is None else transposed(np.atleast_2d(each)) for each in given
+    found = mean_field_moments(
+        in_columns(shape),
+        in_columns(scale),
+        None if log_scale is None else in_columns(log_scale),
+        in_columns(prior),
+        in_columns(weight),
+        threads,
     )
-    sums, geometric, shift, divergence = mean_field_moments(shape, scale, log_scale, prior, weight, threads)
-    return Moments(sums, transposed(geometric), transposed(shift), divergence)
+    if component_axis == 1:
+        return found
+    return Moments(found.sums, found.geometric.T, found.shift.T, found.divergence)
 
 
 def positive_exp(log_value: Array) -> Array:

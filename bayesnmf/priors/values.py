@@ -27,12 +27,14 @@ class Namespace(NamedTuple):
 
 
 HOST = Namespace(np, scipy.special)
+HELD = (np.ndarray, float, int)  # what is on the host
 
 
 def on_host(*values: Any) -> bool:
     """Return whether no value is a JAX array, which may be on a device or traced by a compiler."""
     jax = sys.modules.get("jax")
-    return jax is None or not any(isinstance(value, jax.Array) for value in values)
+    # Those of NumPy are asked first, as JAX's answer takes longer.
+    return jax is None or all(isinstance(value, HELD) or not isinstance(value, jax.Array) for value in values)
 
 
 def namespace_of(*values: Any) -> Namespace:
@@ -62,8 +64,9 @@ def as_number(value: Any) -> Any:
 
 def add_to_total(given: Any, total: Array, reuse: bool = False) -> Array:
     """Return given + total in the type of the total; `reuse` allows the result to overwrite the total."""
-    given = namespace_of(total).xp.asarray(given, total.dtype)
-    if on_host(total) and reuse and np.broadcast_shapes(given.shape, total.shape) == total.shape:
+    here = on_host(total)
+    given = (np if here else namespace_of(total).xp).asarray(given, total.dtype)
+    if here and reuse and (given.size == 1 or np.broadcast_shapes(given.shape, total.shape) == total.shape):
         return np.add(given, total, out=total)
     return as_array(given + total)
 

@@ -11,10 +11,10 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors, Start
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.inference.ascent.coordinate_ascent import Ascent
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Extrapolated, ascend, plain_steps
 from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.sides import allocate, objective
-from bayesnmf.inference.starts.exchanging import Exchanges, exchange_components
+from bayesnmf.inference.starts.exchanging import Climb, Exchanges, exchange_components
 from bayesnmf.inference.starts.states import flat_problem
 from bayesnmf.inference.status import INTERRUPTED, Status
 
@@ -169,6 +169,32 @@ def test_of_the_exchanges_tried_one_that_ends_higher_is_kept_until_none_does():
     assert restarted(hill(lambda _: 5.0, made), best, 1000) is best
     assert restarted(hill(lambda _: 9.05, made), best, 1000) is best  # a gain that could go on for ever
     assert len(made) > 5
+
+
+@pytest.mark.parametrize("kind", [MAP, VI])
+def test_trials_that_begin_again_end_where_those_that_go_on_do(kind, monkeypatch):
+    """Of large counts, whose states take much memory, none is held until its turn comes."""
+    schedule, priors = Schedule(tol=1e-6, threads=1), Priors(Gamma(1.0, 0.1), Dirichlet(1.0))
+    problem = point_or_mean_field(blocks(seed=3), kind(priors=priors))
+    monkeypatch.setattr("bayesnmf.inference.starts.exchanging._to_merge", lambda _: ALL)
+
+    def climber(problem, state):
+        steps = Extrapolated(plain_steps(schedule))
+        return Climb(lambda *given: ascend(*given, steps=steps), problem, state)
+
+    def show(*_):
+        pass
+
+    def ended(small):
+        monkeypatch.setattr("bayesnmf.inference.starts.exchanging.SMALL", small)
+        rng = np.random.default_rng(0)
+        climb = climber(problem, start_state(problem, Start(*poor_factors(tilt=1.5)), RANK, rng))
+        begun = climb(schedule, show)
+        return begun, exchange_components(climber, (climb, begun), schedule, rng, show, show)
+
+    (begun, again), (_, on) = ended(0), ended(4e5)
+    assert on.trace[-1] > begun.trace[-1] + 10
+    assert again.trace == on.trace
 
 
 def test_nothing_is_tried_on_large_counts_where_every_component_carries_something(monkeypatch):

@@ -1,5 +1,7 @@
 """Extrapolation with a safeguard, and inner sweeps: other steps of the one loop, with the same optima."""
 
+import pickle
+
 import numpy as np
 import pytest
 from golden import reference
@@ -333,3 +335,24 @@ def test_a_bold_step_that_happens_to_be_short_does_not_end_the_fit(method):
         again = kind(priors=priors, start=fit, max_iter=1, tol=0)
         gain = bayesnmf.fit(counts, rank=4, method=method, options=again).trace[-1] - fit.trace[-1]
         assert gain < 2e-5 * abs(fit.trace[-1])
+
+
+def test_a_step_that_is_gone_beyond_needs_no_moments_of_its_components(monkeypatch):
+    """Its components are asked for their parameters alone; those of a side that is sent elsewhere go with it."""
+    problem = point_or_mean_field(as_counts(NASTY), plain_vi(priors=Priors(Gamma(0.5, 0.1), Dirichlet(0.5))))
+    state = start_state(problem, "random", RANK, np.random.default_rng(0))
+    schedule, asked = Schedule(tol=0, max_iter=6, threads=1), []
+    moments = Dirichlet.moments
+
+    def noted(self, *given):
+        asked.append(self)
+        return moments(self, *given)
+
+    monkeypatch.setattr(Dirichlet, "moments", noted)
+    ascent = ascend(problem, state, schedule, steps=Extrapolated(plain_steps(schedule)))
+    assert np.all(np.diff(ascent.trace) > 0)
+    assert len({id(each) for each in asked}) == len(asked) == 7  # the start, and one state an iteration
+    sent = pickle.loads(pickle.dumps(ascent.state.components))
+    assert sent.penalty == ascent.state.components.penalty
+    np.testing.assert_array_equal(sent.geometric, ascent.state.components.geometric)
+    assert len(asked) == 7

@@ -56,7 +56,10 @@ def spread_of_factors(problem: Problem) -> Spread | None:
     return rows * _shrinkage(problem)[:, 0], by_feature
 
 
-def gamma_terms(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
+Terms = list[tuple[Array, Array]]
+
+
+def gamma_terms(problem: Problem, rank: int) -> Terms:
     """Return, for each side, c − 1 and d of Gamma(c, d) priors, with K columns.
 
     A Dirichlet(η) on a component is replaced by Gamma(η, Σ(η − 1)), for which the optimal sum is 1 ([C] cor. 2).
@@ -199,23 +202,37 @@ def regression_steps(problem: Problem, schedule: Schedule, kind: str) -> Steps:
         Sequential descent takes one Newton step per coordinate; cyclic descent takes a second one if the first was
         large.
     """
-    columns = problem.counts.by_feature()
-    settings = {"sweeps": schedule.sweeps, "newton_steps": NEWTON_STEPS[kind], "floor": FLOOR, "reuse": True}
     plain = replace(schedule, kind="alternating", sweeps=1)
+    known, terms = problem, None  # terms of the priors of a problem, until a dispersion is learned
 
     def steps(here: Iterate) -> Iterator[State]:
-        now = here.problem  # whose dispersion may be learned
-        factors = Factors(now, here.state, settings, schedule.threads)
+        nonlocal known, terms
+        now = here.problem
+        if terms is None or now is not known:
+            known, terms = now, gamma_terms(now, len(here.state.components.geometric))
+        yield descended(now, here.state, schedule, kind, terms=terms)
+        yield update_both_sides(now, here.state, allocate(now, here.state, schedule.threads, plain.visited), plain)
+
+    return steps
+
+
+def descended(
+    problem: Problem, state: State, schedule: Schedule, kind: str, times: int = 1, terms: Terms | None = None
+) -> State:
+    """Return the state after coordinate descent over both sides, some times; the objective may fall.
+
+    The parameters are those of `regression_steps`, and `gamma_terms` of the problem, if they are known.
+    """
+    settings = {"sweeps": schedule.sweeps, "newton_steps": NEWTON_STEPS[kind], "floor": FLOOR, "reuse": True}
+    columns, factors = problem.counts.by_feature(), Factors(problem, state, settings, schedule.threads, terms)
+    for _ in range(times):
         for side in schedule.sides:
             if side == "loadings":
                 factors.regress_rows()
             else:
                 factors.regress_features(columns)
             factors.rescale()
-        yield factors.state()
-        yield update_both_sides(now, here.state, allocate(now, here.state, schedule.threads, plain.visited), plain)
-
-    return steps
+    return factors.state()
 
 
 class Factors:
@@ -232,13 +249,17 @@ class Factors:
         Settings of `poisson_regression`.
     threads : int or None
         Number of blocks of rows in memory to work on at once.
+    terms : list, optional
+        The `gamma_terms` of the problem, if they are known.
     """
 
-    def __init__(self, problem: Problem, state: State, settings: dict[str, Any], threads: int | None) -> None:
+    def __init__(
+        self, problem: Problem, state: State, settings: dict[str, Any], threads: int | None, terms: Terms | None = None
+    ) -> None:
         self.problem = replace(problem, counts=problem.counts.without_names())
         self.begun, self.settings, self.threads = state, settings, threads
         self.components = padded_copy(np.maximum(unnormalised_components(problem, state), FLOOR), 0)
-        self.terms = gamma_terms(problem, len(self.components))
+        self.terms = gamma_terms(problem, len(self.components)) if terms is None else terms
         self.scales: list[Array] = []
         self.rows: Any = None  # until rows or features are regressed, the loadings are those of the state
         self.sums = np.empty(0)

@@ -172,7 +172,9 @@ def _known_type(dtype: Any) -> np.dtype:
 def _state(thing: Any) -> Any:
     if isinstance(thing, tuple):
         return thing._asdict()  # type: ignore[attr-defined]
-    return {each.name: getattr(thing, each.name) for each in fields(thing)} if is_dataclass(thing) else vars(thing)
+    if is_dataclass(thing):
+        return {each.name: getattr(thing, each.name) for each in fields(thing)}
+    return thing.__getstate__()
 
 
 class _Reader:

@@ -81,7 +81,7 @@ class Compiled:
     def _side(self, prior: Distribution, carried: Summarised) -> Side:
         if isinstance(self.summary, MeanField):
             parameters, found = carried
-            return Field(type(prior)(**parameters), self.summary.component_axis, Moments(*found))
+            return Field(type(prior)(**parameters), self.summary.component_axis, lambda: Moments(*found))
         return Side(*carried)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
@@ -24,10 +24,10 @@ from scipy.special import xlogy
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
 from bayesnmf.inference.ascent.course import Schedule
-from bayesnmf.inference.ascent.poisson_regression import regression_steps
+from bayesnmf.inference.ascent.poisson_regression import descended
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sides import allocate, objective
-from bayesnmf.inference.starts.states import data_state, flat_problem, state_after_steps, state_of_totals
+from bayesnmf.inference.starts.states import data_state, flat_problem, state_of_totals
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, NO_CHANCE
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.dense import entry_allocations
@@ -169,12 +169,8 @@ def _split_component(part: Counts, rng: np.random.Generator, threads: int | None
         return 0.0, Shares(np.full(n, 0.5), np.full(m, 0.5))
     flat = flat_problem(part.with_mask(None))  # only a proposal: zeros do for missing entries
     problem = replace(flat, constant=False)  # the constant is the same for one component and for two
-    schedule = Schedule(
-        "alternating", sweeps=ALGORITHMS["scd"].sweeps, max_iter=SPLIT_ITERATIONS, tol=0, threads=threads
-    )
-    fitted = state_after_steps(
-        problem, data_state(problem, 2, rng), schedule, regression_steps(problem, schedule, "scd")
-    )
+    schedule = Schedule("alternating", sweeps=ALGORITHMS["scd"].sweeps, threads=threads)
+    fitted = descended(problem, data_state(problem, 2, rng), schedule, "scd", SPLIT_ITERATIONS)
     totals = allocate(problem, fitted, threads)
     one = _rank_one_loglik(part.row_totals, part.feature_totals) - part.total
     two = objective(problem, fitted, totals.loglik)
@@ -319,7 +315,7 @@ def _to_merge(ascent: Ascent) -> np.ndarray:
     rank = len(components.geometric)
     if rank < FEWEST or len(favoured(ascent.problem.components_prior)):  # whose places have a meaning
         return np.empty(0, np.intp)
-    if (counts.nnz + PARAMETER_WORK * sum(counts.shape)) * rank <= SMALL:
+    if _is_small(ascent):
         return np.arange(rank)
     weights = counts.row_totals if ascent.problem.loadings_prior.support == "simplex" else counts.row_weights
     sizes = loadings.exposed_sums(1, weights) * components.exposed_sums(0, counts.feature_weights)
@@ -331,28 +327,43 @@ def _find_exchange(
 ) -> Begun | None:
     """Return the climb and the ascent after an exchange that raises the objective; None if no exchange does."""
     exchanges = Exchanges(best.problem, best.state, rng, schedule.threads)
-    left = schedule.max_iter - best.status.iterations
+    highest = last_objective(best)
+    last = min(TRIAL, schedule.max_iter - best.status.iterations)
     chosen, done = exchanges.best(GLANCES, merged), 0
     total = len(chosen) * GLANCE + TRIALS * TRIAL
 
-    def tried(exchange: Exchange, iterations: int) -> Begun:
+    def show(iteration: int, value: float, *_: Any) -> None:
+        search(done + iteration, total, value)
+
+    def tried(begun: Exchange | Begun, iterations: int) -> Begun:
         nonlocal done
-        climb = climber(best.problem, exchanges.state_after(exchange))
-        found = climb(
-            replace(schedule, max_iter=min(iterations, left), tol=0.0),
-            lambda iteration, value, *_: search(done + iteration, total, value),
-        )
+        to = replace(schedule, max_iter=min(iterations, last), tol=0.0)
+        if isinstance(begun, Exchange):
+            climb = climber(best.problem, exchanges.state_after(begun))
+            found = climb(to, show)
+        else:
+            climb, sofar = begun
+            found = continue_climb(climb, sofar, to, show)
         done += iterations
         if found.status.reason == INTERRUPTED:
             raise KeyboardInterrupt
         return climb, found
 
-    heights = [last_objective(tried(exchange, GLANCE)[1]) for exchange in chosen]
-    for number in np.argsort(heights)[::-1][:TRIALS]:
-        climb, found = tried(chosen[number], TRIAL)
-        if last_objective(found) > last_objective(best) + max(ROUGH_TOL * abs(last_objective(best)), LEAST_GAIN):
+    small, held = _is_small(best), list[tuple[float, Exchange | Begun]]()
+    for exchange in chosen:
+        climb, found = tried(exchange, GLANCE)
+        held.append((last_objective(found), (climb, found) if small else exchange))
+    for _, begun in sorted(held, key=lambda each: -each[0])[:TRIALS]:
+        climb, found = tried(begun, TRIAL)
+        if last_objective(found) > highest + max(ROUGH_TOL * abs(highest), LEAST_GAIN):
             return climb, _append_ascent(best, found)
     return None
+
+
+def _is_small(ascent: Ascent) -> bool:
+    """Return whether trials take little time, and their states little memory."""
+    counts, rank = ascent.problem.counts, len(ascent.state.components.geometric)
+    return bool((counts.nnz + PARAMETER_WORK * sum(counts.shape)) * rank <= SMALL)
 
 
 def _append_ascent(best: Ascent, found: Ascent) -> Ascent:

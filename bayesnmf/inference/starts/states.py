@@ -10,11 +10,11 @@ each power iteration, and one for the projected rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.alignment import assign_components, cosine
@@ -23,7 +23,7 @@ from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.ascent.poisson_regression import regression_steps
 from bayesnmf.inference.blocked.passes import Pass, pass_over_rows, totals_of
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.side import Draw, MeanField, Mode, Side, Summary, empty_side
+from bayesnmf.inference.side import Draw, MeanField, Mode, Side, Summary, empty_side, twin_of
 from bayesnmf.inference.sides import (
     Where,
     allocate,
@@ -347,7 +347,8 @@ def positive_factors(problem: Problem, rank: int, rng: np.random.Generator) -> t
     """Return positive loadings (n, K) and components (K, m) with a product near the square roots of the counts."""
     with one_blas_thread():
         svd = decompose(problem, rank, rng)
-        at_rows = deepcopy(rng)  # random entries of the loadings are drawn twice: for their means, and for themselves
+        # Random entries of the loadings are drawn twice: for their means, and for themselves.
+        at_rows = twin_of(rng) if svd.is_short else rng
         chosen = _choose_parts(problem, svd, rng)
 
         def work(part: Problem, here: State, _: Where) -> tuple[Side, None, float]:
@@ -365,8 +366,9 @@ def decompose(problem: Problem, rank: int, rng: np.random.Generator) -> Decompos
     n, m = problem.counts.shape
     basis = rng.standard_normal((m, min(rank + OVERSAMPLING, n, m)))
 
-    def roots(part: Problem) -> Any:
-        return part.counts.matrix.astype(np.float64).sqrt()
+    def roots(part: Problem) -> csr_array:
+        given = part.counts.matrix
+        return csr_array((np.sqrt(given.data, dtype=np.float64), given.indices, given.indptr), shape=given.shape)
 
     def iterate(part: Problem, _: Any, __: Where) -> tuple[None, Totals, float]:
         matrix = roots(part)

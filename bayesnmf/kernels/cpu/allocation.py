@@ -27,13 +27,13 @@ from numba.extending import overload
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk, with_globals
-from bayesnmf.kernels.cpu.factors import LINE_BYTES, aligned, padded, whole_vectors
+from bayesnmf.kernels.cpu.factors import LINE_BYTES, aligned, padded, padded_and_whole, whole_vectors
 from bayesnmf.kernels.cpu.rising import Rising
 from bayesnmf.kernels.cpu.threads import (
     SERIAL_WORK,
-    block_count,
     even_bounds,
     in_blocks,
+    over_rows,
     piece_count,
     row_blocks,
     threads_or_default,
@@ -492,16 +492,12 @@ def _gather(
 ) -> tuple[Array, float]:
     """Return A (n, K) = U * (R V), V (m, K), and ℓ."""
     work = matrix.nnz * U.shape[1]
-    threads = threads_or_default(threads, work)
-    bounds = row_blocks(matrix.indptr, block_count(work))
-    A = padded(U.shape, U.dtype)
-    whole, nothing = whole_vectors(A), np.empty((0, 0), dtype=V.dtype)
+    (A, whole), nothing = padded_and_whole(U.shape, U.dtype), np.empty((0, 0), dtype=V.dtype)
     share_out = _GATHER if take_log else _GATHER_ONLY
     shared = _Shared.of(matrix, U, V, spread)
-    parts = in_blocks(bounds, lambda _, *rows: share_out(*shared, *rows, whole, nothing), threads)
-    loglik, underflows = zip(*parts, strict=True)
-    total = float(np.sum(loglik))
-    if any(underflows):
+    parts = over_rows(matrix.indptr, work, lambda *rows: share_out(*shared, *rows, whole, nothing), threads)
+    total, underflow = _sum_of(parts)
+    if underflow:
         total += shared.add_underflowed(U.shape[1], whole, np.zeros_like(shared.V))
     return A, total
 
@@ -511,25 +507,29 @@ def _scatter(matrix: csr_array, U: Array, V: Array, spread: Spread | None, threa
     work = matrix.nnz * U.shape[1]
     threads = threads_or_default(threads, work)
     bounds = row_blocks(matrix.indptr, shard_count(matrix, U.shape[1]))
-    A, Bt = (padded(each.shape, each.dtype) for each in (U, V))
-    shared, totals = _Shared.of(matrix, U, V, spread), (whole_vectors(A), whole_vectors(Bt))
+    (A, of_rows), (Bt, of_columns) = (padded_and_whole(each.shape, each.dtype) for each in (U, V))
+    shared = _Shared.of(matrix, U, V, spread)
     m, width = shared.V.shape
     partial = aligned((len(bounds) - 1) * m, width, V.dtype).reshape(-1, m, width)
 
     def share_out(block: int, first: int, last: int) -> tuple[float, int]:
         if first == bounds[block]:
             partial[block] = 0
-        found: tuple[float, int] = _SCATTER(*shared, first, last, totals[0], partial[block])
+        found: tuple[float, int] = _SCATTER(*shared, first, last, of_rows, partial[block])
         return found
 
-    parts = in_blocks(bounds, share_out, threads, row_blocks(matrix.indptr, piece_count(work)))
-    loglik, underflows = zip(*parts, strict=True)
-    of_columns = even_bounds(m, threads if partial.size > LEAST_SUMS else 1)
-    in_blocks(of_columns, lambda _, *columns: _fill_component_totals(partial, shared.V, *columns, totals[1]))
-    total = float(np.sum(loglik))
-    if any(underflows):
-        total += shared.add_underflowed(U.shape[1], *totals)
+    total, underflow = _sum_of(in_blocks(bounds, share_out, threads, row_blocks(matrix.indptr, piece_count(work))))
+    columns = even_bounds(m, threads if partial.size > LEAST_SUMS else 1)
+    in_blocks(columns, lambda _, *ends: _fill_component_totals(partial, shared.V, *ends, of_columns))
+    if underflow:
+        total += shared.add_underflowed(U.shape[1], of_rows, of_columns)
     return Totals(A, Bt.T, total)
+
+
+def _sum_of(parts: list[tuple[float, int]]) -> tuple[float, bool]:
+    """Return ℓ of all blocks, and whether the mean of an entry underflowed."""
+    logliks, underflows = zip(*parts, strict=True)
+    return float(np.sum(logliks)) if len(parts) > 1 else logliks[0], any(underflows)
 
 
 class ComponentTotals:

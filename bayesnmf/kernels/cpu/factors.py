@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.special import powers
-from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import over_rows
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
@@ -22,16 +22,20 @@ class Memory(np.ndarray):
 
     Attributes
     ----------
-    rank : int
-        Number of components K, that is, of columns before the padding.
+    rank, width : int
+        Number of components K, that is, of columns before the padding, and of all columns.
     kind : dtype
         Type of the numbers.
+    steps : tuple of int
+        Bytes from a row to the next, and from a number to the next.
     address, first : int
         Memory address of the first byte, and offset of the first row from it in bytes.
     """
 
     rank: int
+    width: int
     kind: np.dtype
+    steps: tuple[int, int]
     address: int
     first: int
 
@@ -43,22 +47,32 @@ def lanes(dtype: Any) -> int:
 
 def aligned(rows: int, width: int, dtype: Any) -> Array:
     """Return an empty array (rows, width) whose first row begins on a cache line."""
-    size = rows * width * np.dtype(dtype).itemsize
-    raw = np.empty(size + LINE_BYTES, dtype=np.uint8)
-    start = -raw.ctypes.data % LINE_BYTES
-    return raw[start : start + size].view(dtype).reshape(rows, width)
+    kind = np.dtype(dtype)
+    raw = np.empty(rows * width * kind.itemsize + LINE_BYTES, dtype=np.uint8)
+    out: Array = np.ndarray((rows, width), kind, raw, -_address(raw) % LINE_BYTES)
+    return out
 
 
 def padded(shape: tuple[int, ...], dtype: Any) -> Array:
     """Return an empty array (rows, K) that is padded in memory with columns of 0 to whole, aligned vectors."""
-    (rows, rank), step, kind = shape, lanes(dtype), np.dtype(dtype)
+    return padded_and_whole(shape, dtype)[0]
+
+
+def padded_and_whole(shape: tuple[int, ...], dtype: Any) -> tuple[Array, Array]:
+    """Return an array as `padded` makes it, (rows, K), and the same memory with its columns of 0."""
+    (rows, rank), kind = shape, np.dtype(dtype)
+    size = kind.itemsize
+    step = VECTOR_BYTES // size
     width = -(-rank // step) * step
-    memory = Memory((rows * width * kind.itemsize + LINE_BYTES,), np.uint8)  # owns its bytes: NumPy skips views
-    memory.rank, memory.kind, memory.address = rank, kind, _address(memory)
-    memory.first = -memory.address % LINE_BYTES
-    out: Array = np.ndarray((rows, width), kind, memory, memory.first)
+    memory = Memory((rows * width * size + LINE_BYTES,), np.uint8)  # owns its bytes: NumPy skips views
+    memory.rank, memory.width, memory.kind, memory.steps = rank, width, kind, (width * size, size)
+    memory.address = address = _address(memory)
+    memory.first = first = -address % LINE_BYTES
+    out: Array = np.ndarray((rows, width), kind, memory, first)
+    if rank == width:
+        return out[:, :rank], out
     out[:, rank:] = 0  # code that writes into this memory leaves these columns at 0
-    return out[:, :rank]
+    return out[:, :rank], out
 
 
 def padded_copy(factor: Array, component_axis: int = 1) -> Array:
@@ -93,8 +107,10 @@ def room_for_spreads(indptr: Array, clusters: bool) -> Callable[[], Array | None
 
     Kernels for which it is None compile without the code of counts that cluster.
     """
+    if not clusters:
+        return lambda: None
     longest = int(np.diff(indptr).max(initial=0)) + VECTOR_BYTES
-    return lambda: np.ones(longest) if clusters else None
+    return lambda: np.ones(longest)
 
 
 def clear_padding(factor: Array) -> None:
@@ -109,14 +125,14 @@ def _with_padding(factor: Array) -> Array | None:
     memory = factor.base
     while memory is not None and type(memory) is not Memory:
         memory = getattr(memory, "base", None)
-    if memory is None or factor.ndim != 2 or (factor.shape[1], factor.dtype) != (memory.rank, memory.kind):
+    if memory is None or factor.strides != memory.steps:  # as of a transposed array, or of one of another type
         return None
-    (rows, rank), size, step = factor.shape, factor.itemsize, lanes(factor.dtype)
-    width = -(-rank // step) * step
+    if (factor.shape[1], factor.dtype) != (memory.rank, memory.kind):
+        return None
     start = _address(factor) - memory.address
-    if factor.strides != (width * size, size) or (start - memory.first) % (width * size):  # transposed, or shifted
+    if (start - memory.first) % memory.steps[0]:  # shifted
         return None
-    whole: Array = np.ndarray((rows, width), memory.kind, memory, start)
+    whole: Array = np.ndarray((len(factor), memory.width), memory.kind, memory, start)
     return whole
 
 
@@ -242,9 +258,11 @@ def _moved(new: Array, old: Array, threads: int | None, cost: int, move: Callabl
     """Return the array that `move` fills, called with K and blocks of rows of `new` and `old` in whole vectors."""
     turned = new.strides[0] < new.strides[-1]  # components, features in rows
     rows = [np.atleast_2d(each.T if turned else each) for each in (new, old)]
-    out = padded(rows[0].shape, new.dtype)
-    whole = [whole_vectors(each) for each in (*rows, out)]
-    threads = threads_or_default(threads, cost * new.size)
-    bounds = even_bounds(len(out), block_count(cost * new.size))
-    in_blocks(bounds, lambda _, first, last: move(out.shape[1], *(each[first:last] for each in whole)), threads)
+    out, filled = padded_and_whole(rows[0].shape, new.dtype)
+    whole = [*map(whole_vectors, rows), filled]
+
+    def move_rows(first: int, last: int) -> None:
+        move(out.shape[1], *(each[first:last] for each in whole))
+
+    over_rows(len(out), cost * new.size, move_rows, threads)
     return out.T if turned else out.reshape(new.shape)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk
-from bayesnmf.kernels.cpu.factors import padded, rows_in_memory
+from bayesnmf.kernels.cpu.factors import padded_and_whole, rows_in_memory
 from bayesnmf.kernels.cpu.special import SHIFT, digamma_and_excess, exponentials, logarithms
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
@@ -24,6 +24,7 @@ from bayesnmf.types import Array
 
 BLOCK = 2048  # numbers in a block, which stays in the first-level cache
 COST = 20  # cost of ψ, h and exp of a number, in multiply-adds
+NOTHING = np.empty((0, 0))
 
 
 class Moments(NamedTuple):
@@ -74,9 +75,10 @@ def _moments(
 ) -> float:  # fmt: skip
     """Fill the moments of rows `start` to `stop` (excluded), and add to the sums; return their divergence.
 
+    The geometric means are given with their padding, since arrays without are of another type to Numba.
     Without logarithms of the scale, (0, 0), they are taken here, and the weight is divided by the scale.
     """
-    rank = geometric.shape[1]
+    rank = len(sums)
     step = VECTOR_BYTES // 8
     at_once = max(BLOCK // rank, 1)
     longest = (at_once * rank + step - 1) // step * step
@@ -134,18 +136,24 @@ def mean_field_moments(
         Number of row blocks to work on at once; it does not change the result.
     """
     rows, rank = shape.shape
-    threads = threads_or_default(threads, COST * shape.size)
-    blocks = max(min(block_count(COST * shape.size), rows), 1)
-    bounds = even_bounds(rows, blocks)
-    geometric, sums = padded(shape.shape, shape.dtype), np.zeros((blocks, rank))
+    work = COST * shape.size
+    blocks = max(min(block_count(work), rows), 1)
+    (geometric, filled), sums = padded_and_whole(shape.shape, shape.dtype), np.zeros((blocks, rank))
     shift = np.empty((rows, 1), shape.dtype)
     own = log_scale is None
-    others = (np.empty((0, 0)) if log_scale is None else log_scale, prior, weight)
-    given = [np.ascontiguousarray(scale, dtype=None if own else np.float64)]
-    given += [np.ascontiguousarray(each, dtype=np.float64) for each in others]
+    given = [
+        np.ascontiguousarray(scale, dtype=None if own else np.float64),
+        NOTHING if log_scale is None else np.ascontiguousarray(log_scale, dtype=np.float64),
+        np.ascontiguousarray(prior, dtype=np.float64),
+        np.ascontiguousarray(weight, dtype=np.float64),
+    ]
     whole = rows_in_memory(shape)
+    if blocks == 1:
+        return Moments(sums[0], geometric, shift, _moments(whole, *given, 0, rows, sums[0], filled, shift))
     parts = in_blocks(
-        bounds, lambda block, first, last: _moments(whole, *given, first, last, sums[block], geometric, shift), threads
+        even_bounds(rows, blocks),
+        lambda block, first, last: _moments(whole, *given, first, last, sums[block], filled, shift),
+        threads_or_default(threads, work),
     )
     return Moments(sums.sum(axis=0), geometric, shift, float(np.sum(parts)))
 

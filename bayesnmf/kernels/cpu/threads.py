@@ -152,6 +152,8 @@ def over_rows[T](rows: int | Array, work: float, loop: Callable[[int, int], T], 
         Number of blocks to work on at once; by default one for each of Numba's threads, or 1 for little work.
     """
     blocks = block_count(work)
+    if blocks == 1:  # at once: of small counts, Python takes longer than the loop
+        return [loop(0, rows if isinstance(rows, int) else len(rows) - 1)]
     bounds = even_bounds(rows, min(blocks, max(rows, 1))) if isinstance(rows, int) else row_blocks(rows, blocks)
     return in_blocks(bounds, lambda _, first, last: loop(first, last), threads_or_default(threads, work))
 
