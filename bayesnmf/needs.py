@@ -24,7 +24,7 @@ NAMES = {
     "sklearn": ("BayesLDA", "BayesNMF"),
     "matplotlib": ("browse", "plots", "report"),
     "arviz_stats": ("LeaveOneOut", "loo"),
-    "numpyro": ("equivalences", "models"),
+    "numpyro": ("ConjugateBlock", "conjugate_block", "equivalences", "models"),
 }
 
 

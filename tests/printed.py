@@ -286,7 +286,7 @@ VALUES = {
     "features": "features", "schedule": "'joint'", "order": "'loadings'", "sweeps": "2", "particles": "4", "runs": "2",
     "learn": "('loadings',)", "intervals": "'sampled'", "observed": "observed[:4]", "covariates": "frame",
     "effects": "[[0.1, 0.2, 0.3]]", "formula": "'~ x'", "over": "'component'", "noise": "'nb1'", "batch": "labels",
-    "density": "0.5", "neighbourhood": "0.3",
+    "density": "0.5", "neighbourhood": "0.3", "most": "20", "fits": "{'vi': fit}",
 }  # fmt: skip
 BETWEEN = {
     "project": "new_counts",

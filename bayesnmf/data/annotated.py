@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from bayesnmf.data.matrix_files import names_with_identifiers
 RAW = 'pass the raw counts, such as adata.layers["counts"] or adata.raw'
 WORDS = ("count", "raw", "umi")  # in names of layers that are looked at first
 ROWS_LOOKED_AT = 100
+SUFFIX = re.compile(r"\S\.[A-Za-z]\w*(\.gz)?/?$")
 
 
 def is_annotated(x: Any) -> bool:
@@ -30,8 +32,11 @@ def is_lazy(x: Any) -> bool:
 
 
 def is_paths(x: Any) -> bool:
-    """Return whether counts are several files."""
-    return isinstance(x, list | tuple) and bool(x) and all(isinstance(each, str | os.PathLike) for each in x)
+    """Return whether counts are several files, and not texts: paths, or words that end as names of files do."""
+    return isinstance(x, list | tuple) and bool(x) and all(
+        isinstance(each, os.PathLike) or (isinstance(each, str) and (SUFFIX.search(each) or os.path.exists(each)))
+        for each in x
+    )  # fmt: skip
 
 
 def counts_within(x: Any, name: str) -> Any:

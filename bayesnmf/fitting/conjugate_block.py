@@ -57,7 +57,12 @@ class ConjugateBlock:
 
     See Also
     --------
-    conjugate_block : which returns it, with an example.
+    conjugate_block : which returns it.
+
+    Examples
+    --------
+    >>> from numpyro.infer import NUTS, CustomGibbs, Gibbs
+    >>> kernel = Gibbs([(CustomGibbs(block), block.sites), (NUTS(block.rest), None)])  # doctest: +SKIP
     """
 
     sites: list[str]

@@ -83,8 +83,10 @@ def from_draws(
     draws : MCMC, DataTree, InferenceData, mapping of names to arrays, or pair of loadings and components
         Arrays (chains, draws, n, K) and (chains, draws, K, m), or without chains, which is one chain. Matrices (n, K)
         and (K, m) are a point; a `Gamma` or `Dirichlet` with parameters of this size, a mean field.
-    loadings, components, scale : str
-        Names of these sites in `draws`. A scale (n,) multiplies loadings that are proportions.
+    loadings, components : str
+        Names of these sites in `draws`.
+    scale : str
+        Name of a site (n,) that multiplies loadings which are proportions, if there is one.
     transposed : collection of "loadings" and "components", optional
         Which of them are (K, n) or (m, K). By default their shapes say so, unless a side is square.
     model : str, optional
@@ -95,8 +97,14 @@ def from_draws(
         of a mean field work too.
     noise : {"poisson"}, NegativeBinomial or ZeroInflated
         Noise of the counts, with its dispersion.
-    observed, missing, row_exposure, feature_exposure, row_names, feature_names, layer, feature_labels : optional
-        As for `fit`.
+    observed, missing : optional
+        Entries that were, or were not, observed, as for `fit`.
+    row_exposure, feature_exposure : array, Series or mapping, optional
+        Exposures, as for `fit`.
+    row_names, feature_names : array of names, optional
+        Names of counts that have none, as for `fit`.
+    layer, feature_labels : str, optional
+        Of AnnData, as for `fit`.
     limit : float
         Bytes of draws to keep, by default 1 GiB. Larger ones are kept in float32, and thinned if that is not enough;
         the status of the fit says so.

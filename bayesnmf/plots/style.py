@@ -18,6 +18,7 @@ from matplotlib.image import AxesImage
 
 from bayesnmf.checks import check_count
 from bayesnmf.fitting.fitted import Fit
+from bayesnmf.options.methods import method_of
 from bayesnmf.plots.checks import check_arguments, check_axes
 from bayesnmf.types import Array
 from bayesnmf.writing import replacing
@@ -133,7 +134,7 @@ def looks_of_fits(fits: Mapping[str, Fit]) -> dict[str, Look]:
     for label, fit in fits.items():
         turn = seen.get(fit.method, 0)
         seen[fit.method] = turn + 1
-        marker = "D" if fit.by.posterior == "point" and turn == 0 else MARKERS[turn % len(MARKERS)]
+        marker = "D" if method_of(fit.method).posterior == "point" and turn == 0 else MARKERS[turn % len(MARKERS)]
         chosen[label] = Look(METHOD_COLOURS.get(fit.method, OTHER_METHOD), marker, LINES[turn % len(LINES)])
     return chosen
 

@@ -139,7 +139,7 @@ def test_any_exception_ends_the_loop_of_nuts(place):
     stop = threading.Event()
     progress = progress if place == "signal" else failing
     with raising(TimeoutError("too long")), pytest.raises(TimeoutError):
-        bayesnmf.inference.sampling.nuts_and_svi.run_threads(step, [None, None], 100_000, stop, progress)
+        bayesnmf.inference.sampling.nuts_and_svi.run_threads(step, [None, None], 100_000, stop, progress, 2)
     assert stop.is_set()
     assert len(seen) < 10_000  # of twenty thousand
     assert threads_end()
@@ -403,7 +403,7 @@ def test_a_label_of_exchanges_fits_in_80_columns():
 
 def test_kept_strides_hold_no_more_than_their_steps():
     found = bayesnmf.inference.sampling.nuts_and_svi.run_threads(
-        lambda state, length: (state, {"site": np.arange(10.0)}), [None], 3, threading.Event(), lambda _: None
+        lambda state, length: (state, {"site": np.arange(10.0)}), [None], 3, threading.Event(), lambda _: None, 1
     )
     assert [part["site"].size for part in found[0]] == [1, 2]
     assert all(part["site"].base is None for part in found[0])

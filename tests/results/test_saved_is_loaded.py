@@ -293,6 +293,7 @@ DECLINED = {
     "transform": "row_exposure|batch|covariates|features",
     "sample_posterior": "has no posterior",
     "sample_posterior_predictive": "need a distribution of the counts|missing entries",
+    "sensitivity": "sensitivity needs? ",
     "summary": "has no posterior",
     "to_anndata": "needs counts without missing entries",
     "with_intervals": "intervals",
@@ -409,7 +410,7 @@ OPTIONS = {
 }  # fmt: skip
 PROGRAMS = {
     "nuts": NUTS(priors=PRIORS, start="random", chains=1, draws=9, warmup=8, target_accept=0.7, max_tree_depth=3,
-                 dtype="float32"),
+                 dense_mass=True, init_strategy="median", chain_method="sequential", dtype="float32"),
     "svi": SVI(priors=PRIORS, start="random", bound="augmented", max_iter=5, learning_rate=0.02, particles=2,
                dtype="float32"),
 }  # fmt: skip

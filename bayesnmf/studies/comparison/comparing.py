@@ -559,7 +559,7 @@ def compare(
     return Comparison(fits, as_table(rows), split, cautions, settings.draws)
 
 
-def compare_fits(counts: Any, fits: Mapping[str, Fit], seed: int, progress: ProgressReport | bool) -> Comparison:
+def compare_fits(counts: Any, fits: Mapping[str, Fit], seed: int, progress: ProgressReport | bool | None) -> Comparison:
     """Compare fits of these counts as they are, without held-out counts."""
     check_comparable(fits)
     first = next(iter(fits.values())).counts
