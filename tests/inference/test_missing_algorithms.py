@@ -15,7 +15,6 @@ from bayesnmf.assessment.bounds import state_of_fit
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.mask import Mask, as_pattern
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.inference.ascent import settled_loadings
 from bayesnmf.inference.ascent.coordinate_ascent import evaluate_state
 from bayesnmf.inference.ascent.gradient_ascent import gradient_of_logs, logs_of_state, state_of_logs
 from bayesnmf.inference.ascent.minibatch import Batching, RunningComponents, step_on_batch
@@ -197,36 +196,6 @@ def test_a_row_that_has_settled_stays_as_it_is_while_others_move(model, componen
         even = State(even_loadings(part, state.components, K), state.components)
         found.append(settle_loadings(part, even, 1e-2, 30, 1).state.loadings.matrix[:3])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("model", "noise"), [("gamma_poisson", "nb2"), ("dirichlet_poisson", "poisson"), ("dirichlet_gamma", "poisson")]
-)
-def test_rows_that_have_settled_are_left_out_of_the_updates_of_others(monkeypatch, model, noise):
-    """Each row ends where it does alone, after as many updates; the last ones are of less than half of the rows."""
-    fit = bayesnmf.fit(COUNTS, model, K, "vi", seed=0, observed=OBSERVED, noise=noise, options=plain_vi(max_iter=20))
-    problem, state = state_of_fit(fit)
-    problem, sizes = replace(problem, fixed_components=True), []
-
-    def settled(rows):
-        part = replace(problem, counts=problem.counts.rows(rows))
-        even = State(even_loadings(part, state.components, K), state.components)
-        return settled_loadings._settled_by_updates(part, even, 1e-6, 2000, 1)
-
-    alone = [settled([row]) for row in range(len(COUNTS))]
-    allocated = settled_loadings.allocate
-    monkeypatch.setattr(
-        settled_loadings, "allocate", lambda part, *given: sizes.append(part.counts.shape[0]) or allocated(part, *given)
-    )
-    together, updates = settled(slice(None))
-    assert (updates > 0).all()
-    np.testing.assert_array_equal(updates, np.concatenate([each for _, each in alone]))
-    for found, *parts in zip(
-        together.loadings.parameters, *(each.loadings.parameters for each, _ in alone), strict=True
-    ):
-        np.testing.assert_allclose(found, np.concatenate(parts), rtol=1e-10)
-    assert sizes == sorted(sizes, reverse=True)
-    assert 0 < sizes[-1] < len(COUNTS) / 2
 
 
 def test_one_batch_of_all_rows_is_an_update_of_all_rows():

@@ -113,65 +113,31 @@ def _settled_by_updates(
 ) -> tuple[State, Array]:
     """Return the state with settled loadings, and how many updates each row took, negative if it has not settled.
 
-    This is by updates of rows together, where there is no compiled loop. What a row receives for missing entries is in
-    its totals, so that a row which has settled stays as it is while others move; a mean field that is updated from its
-    last one is held. Rows that have settled are left out of the updates once they are half of those that are updated:
-    a few may take hundreds.
+    This is by updates of all rows, where there is no compiled loop. What a row receives for missing entries is in its
+    totals, so that a row which has settled stays as it is while others move; a mean field that is updated from its last
+    one is held.
     """
-    given, left_out = (problem, state), not problem.counts.has_factors  # of batches, which rows have together
     means, _ = separate_scale(state.loadings.value)
     problem = with_rates_at(problem, state, threads)
     found = allocate(problem, state, threads, "loadings").loadings
     totals = np.array(given_totals(problem, state, "loadings", found))
-    updates, at = np.zeros(len(totals), np.int64), np.arange(len(totals))
+    updates = np.zeros(len(totals), np.int64)
     moving = np.ones(len(totals), bool)
-    settled: list[Array] = []
     for done in range(1, max_iter + 1):
         state = _held(problem, state, _with_totals(problem, state, totals), moving)
         now, _ = separate_scale(state.loadings.value)
         change = np.abs(now - means).max(axis=1) > tol * now.max(axis=1)
-        updates[at[moving]] = np.where(change[moving], -done, done)
+        updates[moving] = np.where(change[moving], -done, done)
         moving &= change
         if not moving.any():
             break
-        if left_out and 2 * np.count_nonzero(moving) <= len(at):
-            settled = _put(settled, at, state.loadings, len(updates))
-            problem, state = rows_of_problem(problem, moving), _rows_of_state(problem, state, moving)
-            totals, now, at, moving = totals[moving], now[moving], at[moving], moving[moving]
-            problem = with_rates_at(problem, state, threads)
-        else:
-            problem = with_rates_at(problem, state, threads, moving)
         found = allocate(problem, state, threads, "loadings").loadings
+        problem = with_rates_at(problem, state, threads, moving)
         totals[moving] = given_totals(problem, state, "loadings", found)[moving]
         means = now
-    if not differs(problem, "loadings"):
-        state = _with_totals(problem, state, totals, reuse=True)
-    if not settled:
+    if differs(problem, "loadings"):
         return state, updates
-    problem, whole = given
-    rows = _put(settled, at, state.loadings, len(updates))
-    return whole._replace(loadings=_like(problem, whole.loadings, rows)), updates
-
-
-def _put(settled: list[Array], at: Array, side: Side, n: int) -> list[Array]:
-    """Return the parameters of all rows (n, K), with those of the rows of a side; they are made if there are none."""
-    own = [np.broadcast_to(each, (len(at), each.shape[1])) for each in side.parameters]
-    settled = settled or [np.empty((n, each.shape[1]), each.dtype) for each in own]
-    for whole, part in zip(settled, own, strict=True):
-        whole[at] = part
-    return settled
-
-
-def _rows_of_state(problem: Problem, state: State, rows: Array) -> State:
-    """Return the state of some rows of a problem."""
-    own = [each[rows] if len(each) == len(rows) else each for each in state.loadings.parameters]
-    part = replace(problem, loadings_prior=problem.loadings_prior.rows(rows))
-    return state._replace(loadings=_like(part, state.loadings, own))
-
-
-def _like(problem: Problem, side: Side, parameters: list[Array]) -> Side:
-    """Return loadings of the same kind with other parameters."""
-    return side_like(side, problem.loadings_prior, problem.loadings_summary, parameters)
+    return _with_totals(problem, state, totals, reuse=True), updates
 
 
 def _held(problem: Problem, before: State, after: State, moving: Array) -> State:
@@ -180,7 +146,8 @@ def _held(problem: Problem, before: State, after: State, moving: Array) -> State
         return after
     pairs = zip(after.loadings.parameters, before.loadings.parameters, strict=True)
     rows = [np.where(moving[:, None], new, old) for new, old in pairs]
-    return after._replace(loadings=_like(problem, after.loadings, rows))
+    loadings = side_like(after.loadings, problem.loadings_prior, problem.loadings_summary, rows)
+    return after._replace(loadings=loadings)
 
 
 def _added_and_rate(problem: Problem, state: State) -> tuple[Array, Array | None]:
