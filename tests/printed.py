@@ -160,10 +160,15 @@ STAND_INS: dict[str, Any] = {
     "c": lambda: 0.5,
     "d": lambda: 0.5,
     "shape": lambda: 0.5,
+    "rate": lambda: 0.5,
+    "concentration": lambda: 0.5,
     "S": lambda: np.ones((30, 3, 20), int),
     "X": lambda: small_counts().to_numpy(),
     "loadings": lambda: bayesnmf.Gamma(1.0, 1.0),
     "components": lambda: bayesnmf.Dirichlet(1.0),
+    "program": lambda: own_program(further=False),
+    "with_a_level": lambda: own_program(further=True),
+    "draws": lambda: {"theta": np.ones((1, 3, 30, 2)), "beta": np.full((1, 3, 2, 20), 0.05)},
     "digits": lambda: bayesnmf.datasets.digits().rows(range(0, 300, 10)),
     "of_batches": lambda: bayesnmf.fit(small_counts(), rank=3, method="gibbs", batch=list("ab") * 15, seed=0),
     "path": lambda: "counts.csv",
@@ -194,6 +199,22 @@ STAND_INS: dict[str, Any] = {
 }
 
 
+def own_program(further: bool) -> Any:
+    """Return a program of the counts with two conjugate factors, and perhaps one further site."""
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    def program(x: Any) -> None:
+        n, m = x.shape
+        level = numpyro.sample("level", dist.Normal(0.0, 1.0)) if further else 0.0
+        theta = numpyro.sample("theta", dist.Gamma(0.5, jnp.exp(-level) * jnp.ones((n, 2))).to_event(2))
+        beta = numpyro.sample("beta", dist.Dirichlet(0.5 * jnp.ones((2, m))).to_event(1))
+        numpyro.sample("x", dist.Poisson(theta @ beta).to_event(2), obs=x)
+
+    return program
+
+
 @cache
 def of_tumours() -> pd.DataFrame:
     made = bayesnmf.simulate("gamma_poisson", (30, 96), 3, totals=300, seed=3).counts.matrix
@@ -207,7 +228,8 @@ def write_files(folder: Path) -> None:
     adata = annotated()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of pandas and Zarr, about what anndata sets
-        adata.write_h5ad(folder / "cells.h5ad")
+        for name in ("cells", "run1", "run2"):
+            adata.write_h5ad(folder / f"{name}.h5ad")
         adata.write_zarr(folder / "cells.zarr")
     parts = bayesnmf.simulate("gamma_poisson", (30, 96), 12, seed=3).components.T
     known = pd.DataFrame(parts, pd.Index(sbs96_types(), name="Type"), [f"SBS{k}" for k in range(1, 13)])
@@ -299,6 +321,10 @@ BETWEEN = {
 INSTEAD: dict[str, str] = {
     "simulate(covariates=…, effects=…)":
         "bayesnmf.simulate(size=(30, 8), rank=2, formula='~ x', covariates=frame[['x']], effects=[[.1, .1], [.1, .2]])",
+    'bayesnmf.fit(counts, program, method="nuts", sites={"loadings": "amounts", "components": "strokes"})':
+        "bayesnmf.fit(counts, program, method='nuts', sites={'loadings': 'theta', 'components': 'beta'})",
+    "bayesnmf.conjugate_block(counts, program)": "bayesnmf.conjugate_block(counts, with_a_level)",
+    "bayesnmf.compare(counts, fits={…})": "bayesnmf.compare(counts, fits={'vi': vi, 'gibbs': gibbs})",
     'method="bld"': "bayesnmf.fit(counts, 'dirichlet_gamma', 2, 'bld')",
     "fit.effects()": "bayesnmf.fit(counts, 2, formula='~ x', covariates=frame).effects()",
     "bayesnmf.loo(fit)": "bayesnmf.loo(gibbs)",
@@ -402,7 +428,6 @@ QUICK = {
     bayesnmf.NUTS.__init__: {"draws": 8, "warmup": 8, "chains": 2},
     bayesnmf.SMC.__init__: {"particles": 4, "runs": 4, "refinement": 4, "efficiency": 0.5},
     bayesnmf.SVI.__init__: {"max_iter": 20},
-    inspect.unwrap(bayesnmf.compare): {"methods": ("map", "vi")},
     inspect.unwrap(bayesnmf.modes): {"starts": 3},
     inspect.unwrap(bayesnmf.select): {"check": False, "ranks": (2, 3)},
     inspect.unwrap(bayesnmf.predictive_checks): {"refits": 10},
