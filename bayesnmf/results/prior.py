@@ -28,8 +28,9 @@ def log_priors(fit: FitRecord, values: Draws, what: str = "log_prior") -> dict[s
     found = {side: np.empty(number) for side, prior in vars(fit.priors).items() if prior != PARAMETER}
     for at in np.ndindex(number):
         scale = None if values.scale is None else values.scale[at].astype(np.float64)
-        value = {"loadings": attach_scale(values.loadings[at].astype(np.float64), scale)}
-        value["components"] = values.components[at].astype(np.float64)
+        both = values.loadings[at], values.components[at]
+        loadings, components = (np.ascontiguousarray(side, np.float64) for side in both)  # sums have one order
+        value = {"loadings": attach_scale(loadings, scale), "components": components}
         for side, densities in found.items():
             densities[at] = getattr(fit.priors, side).log_density(value[side])
     drawn = drawn_dispersions(fit, number, None)
