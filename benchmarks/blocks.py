@@ -162,9 +162,9 @@ def main() -> None:
         matrix = read(name, given.rank, 0).matrix.astype(np.float64)
         U, V = rng.gamma(1.0, size=(matrix.shape[0], given.rank)), rng.gamma(1.0, size=(given.rank, matrix.shape[1]))
 
-        def step(way: Callable[..., Any], given: tuple[Any, ...] = (matrix, U, V, THREADS)) -> None:
+        def step(way: Callable[..., Any], matrix: Any = matrix, U: Any = U, V: Any = V) -> None:
             with patch.object(allocation, "in_blocks", way):
-                allocation.expected_allocations(*given)
+                allocation.expected_allocations(matrix, U, V, THREADS)
 
         print(row(f"allocation step, {name}, {matrix.nnz:,} nonzeros", pairs(step, given.repeats)), flush=True)
     after = np.linspace(*WHEN, given.processes)

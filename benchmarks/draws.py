@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import count
@@ -130,14 +130,14 @@ def print_draws(repeats: int) -> None:
     print("|---|" + "--:|" * 6)
     sums = {name: [sum_of(draw, 1 + (name == "binomial")) for draw in laws] for name, laws in LAWS.items()}
 
-    def alone(name: str, way: int, given: tuple[Any, ...], seed: int = 1) -> float:
+    def alone(name: str, way: int, parameters: Sequence[float], seed: int = 1) -> float:
         state = begun(way, seed)
-        return seconds_of(lambda: sums[name][way](state, DRAWS, *given))
+        return seconds_of(lambda: sums[name][way](state, DRAWS, *parameters))
 
     with ThreadPoolExecutor(2) as pool:
 
-        def together(name: str, way: int, given: tuple[Any, ...]) -> float:
-            return max(pool.map(lambda seed: alone(name, way, given, seed), (1, 2)))
+        def together(name: str, way: int, parameters: Sequence[float]) -> float:
+            return max(pool.map(lambda seed: alone(name, way, parameters, seed), (1, 2)))
 
         for name, given in (*GAMMA, *BINOMIAL, *POISSON):
             ways = [(call, way) for call in (alone, together) for way in range(3)]

@@ -81,9 +81,9 @@ def test_the_truth_has_the_best_figures(given: judging.Split) -> None:
 def test_leading_words_of_one_document_are_coherent() -> None:
     documents = csr_array(np.kron(np.eye(2), np.ones((5, 10))))
     topics = np.kron(np.eye(2), np.ones(10))
-    assert judging.coherence(topics, documents) == pytest.approx(1.0)
+    assert judging.coherence(np.ones((10, 2)), topics, documents) == pytest.approx(1.0)
     mixed = np.tile(np.eye(2), 10)  # half of the words of a topic are of the other documents
-    assert judging.coherence(mixed, documents) < 0.2
+    assert judging.coherence(np.ones((10, 2)), mixed, documents) < 0.2
 
 
 def test_presence_is_judged_by_f1() -> None:

@@ -34,7 +34,7 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import ProgressReport, progress_context
 from bayesnmf.inference import alignment
 from bayesnmf.inference.response.continuing import GRADIENT, MOST_STEPS, Optimum, continue_to_optimum
-from bayesnmf.inference.response.spread import Responses, Sides, Weights
+from bayesnmf.inference.response.spread import Responses, Sides, WeightedEntries, Weights
 from bayesnmf.inference.status import ConvergenceWarning, Status
 from bayesnmf.options.checks import check_threads
 from bayesnmf.priors.specification import MODELS, on_simplex
@@ -156,7 +156,7 @@ class Quantities:
 
     def loading(self, row: int, k: int) -> Quantity:
         """Return one loading; a proportion if loadings are on the simplex."""
-        weights = Weights(loadings=([row], [k], [1.0]))
+        weights = Weights(loadings=WeightedEntries([row], [k], [1.0]))
         name = f"loadings[{self.fit.row_names[row]}, {self.labels[k]}]"
         return Quantity(name, float(self.loadings[row, k]), weights, "positive" if self.positive else "share")
 
@@ -164,7 +164,8 @@ class Quantities:
         """Return one entry of a component."""
         values = "share" if on_simplex(self.fit.priors.components) else "positive"
         name = f"components[{self.labels[k]}, {self.fit.feature_names[feature]}]"
-        return Quantity(name, float(self.components[k, feature]), Weights(components=([k], [feature], [1.0])), values)
+        weights = Weights(components=WeightedEntries([k], [feature], [1.0]))
+        return Quantity(name, float(self.components[k, feature]), weights, values)
 
     def rate(self, row: int, feature: int) -> Quantity:
         """Return the expected count of an entry given loadings and components."""
@@ -173,8 +174,8 @@ class Quantities:
         unit = float(np.broadcast_to(rows, counts.shape[:1])[row])
         unit *= float(np.broadcast_to(counts.feature_factor, counts.shape[1:])[feature])
         mean, second = float(theta @ beta), self.variances["loadings"][row] @ self.variances["components"][:, feature]
-        at = [row] * len(theta), [feature] * len(theta)
-        weights = Weights((at[0], self.every, beta), (self.every, at[1], theta))
+        of_loadings = WeightedEntries([row] * len(theta), self.every, beta)
+        weights = Weights(of_loadings, WeightedEntries(self.every, [feature] * len(theta), theta))
         square, more = unit**2, 0.0
         if self.fit.scale is not None:
             scale, spread = float(self.fit.scale[row]), float(self.variances["scale"][row])
@@ -193,8 +194,8 @@ class Quantities:
         share = self.loadings[row] * sums / (self.loadings[row] @ sums)
         slope = ((self.every == k) - share[k]) / (self.loadings[row] @ sums)
         by_feature = np.broadcast_to(exposure, (rank, m)) * (self.loadings[row] * slope)[:, None]
-        of_components = np.repeat(self.every, m), np.tile(np.arange(m), rank), by_feature.ravel()
-        weights = Weights(([row] * rank, self.every, sums * slope), of_components)
+        of_components = WeightedEntries(np.repeat(self.every, m), np.tile(np.arange(m), rank), by_feature.ravel())
+        weights = Weights(WeightedEntries([row] * rank, self.every, sums * slope), of_components)
         return Quantity(name, float(share[k]), weights, "share")
 
     def contrast(self, loadings: Mapping[Any, float], components: Mapping[Any, float], *, name: str) -> Quantity:
@@ -202,7 +203,7 @@ class Quantities:
         fit = self.fit
         of_loadings = check_weights(loadings, fit.row_names, self.every, "loadings")
         of_components = check_weights(components, self.every, fit.feature_names, "components")
-        weights = Weights(of_loadings, of_components)
+        weights = Weights(WeightedEntries(*of_loadings), WeightedEntries(*of_components))
         return Quantity(name, weights.of(Sides(self.loadings, self.components)), weights, "any")
 
 

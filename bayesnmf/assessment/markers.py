@@ -22,7 +22,7 @@ import numpy as np
 from bayesnmf.assessment.checks import check_response_of_markers
 from bayesnmf.assessment.linear_response import NOT_STRICT, TOO_WIDE, LinearResponse, Quantities, copula_draws, warn
 from bayesnmf.checks import check_choice, check_count
-from bayesnmf.inference.response.spread import FEW, Responses, Weights, draw
+from bayesnmf.inference.response.spread import FEW, Responses, WeightedEntries, Weights, draw
 from bayesnmf.results.cautions import caution_of_idle, idle_components
 from bayesnmf.results.checks import check_components_to_compare, check_fit
 from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, source_of_intervals
@@ -155,8 +155,8 @@ def _covariances(response: LinearResponse, features: Array, seed: int) -> Array:
         variances = Quantities(response.fit).variances["components"][:, features]
         found = _estimated(responses, variances, features, seed)
     else:
-        sums = [Weights(components=([k], [feature], [1.0])) for feature in features for k in range(rank)]
-        solved = responses.covariances(sums, lambda own, sides: sides.components[:, own.components[1][0]].copy())
+        sums = [Weights(components=WeightedEntries([k], [feature], [1.0])) for feature in features for k in range(rank)]
+        solved = responses.covariances(sums, lambda own, sides: sides.components[:, own.components.columns[0]].copy())
         found = np.reshape(solved, (len(features), rank, rank))
         found = (found + found.transpose(0, 2, 1)) / 2
     negative = found.diagonal(axis1=1, axis2=2) < 0

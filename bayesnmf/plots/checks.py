@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from inspect import Signature
 from typing import Any
 
@@ -83,7 +83,7 @@ def check_image_shape(shape: Any, features: int) -> tuple[int, int]:
     return int(shape[0]), int(shape[1])
 
 
-def check_arguments(name: str, taken: Signature, arguments: tuple[Any, ...], settings: Mapping[str, Any]) -> None:
+def check_arguments(name: str, taken: Signature, arguments: Sequence[Any], settings: Mapping[str, Any]) -> None:
     """Refuse arguments that a figure does not take, and what is no size of a figure."""
     try:
         taken.bind(*arguments, **settings)

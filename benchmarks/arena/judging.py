@@ -7,11 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array, csr_array
 
-from bayesnmf.assessment.scoring import MIXED
+from bayesnmf.assessment.coherence import npmi
+from bayesnmf.assessment.scoring import MIXED, entry_probabilities
 from bayesnmf.data.splitting import with_data
-from bayesnmf.kernels.cpu.likelihood import entry_rates
+from bayesnmf.results.markers import shares_in_rest
 from benchmarks import recommend
 from benchmarks.arena.matrices import Matrix
 
@@ -50,14 +51,12 @@ def held_out(loadings: Array, components: Array, given: Split) -> float:
     """
     frequencies = np.asarray(given.train.sum(axis=0)).ravel() + 0.5
     frequencies /= frequencies.sum()
-    U, V = (np.ascontiguousarray(side, np.float64) for side in (loadings, components))
-    sums = U @ V.sum(axis=1)
-    U = U / np.maximum(sums, TINY)[:, None]
-    test = csr_array(given.test, dtype=np.float64)
-    rates = np.asarray(entry_rates(test, U, V))
-    lost = np.repeat(sums <= 0, np.diff(test.indptr))
-    rates = np.where(lost, frequencies[test.indices], rates)
-    logs = np.log((1 - MIXED) * rates + MIXED * frequencies[test.indices])
+    test, lost = csr_array(given.test, dtype=np.float64), loadings @ components.sum(axis=1) <= 0
+    rows = np.repeat(np.arange(test.shape[0]), np.diff(test.indptr))
+    with np.errstate(invalid="ignore"):
+        found = entry_probabilities(test, rows, loadings, components)
+    probability = np.where(lost[rows], frequencies[test.indices], found)
+    logs = np.log((1 - MIXED) * probability + MIXED * frequencies[test.indices])
     return float(test.data @ logs / test.data.sum())
 
 
@@ -97,20 +96,14 @@ def agreement_with_labels(loadings: Array, components: Array, labels: NDArray[np
     return float(normalized_mutual_info_score(labels.astype(str), groups))
 
 
-def coherence(components: Array, test: csr_array) -> float:
+def coherence(loadings: Array, components: Array, test: csr_array) -> float:
     """Return the mean NPMI of the leading words of topics, by the documents of held-out counts that have both."""
     shares = components / np.maximum(components.sum(axis=1, keepdims=True), TINY)
-    rest = (shares.sum(axis=0) - shares) / max(len(shares) - 1, 1)
+    rest = shares_in_rest(shares, loadings.sum(axis=0) * components.sum(axis=1))
     leading = np.argsort(-(np.sqrt(shares) - np.sqrt(rest)), axis=1)[:, :TOP_WORDS]
-    words, places = np.unique(leading, return_inverse=True)
-    there = csr_array((test[:, words] > 0).astype(float))
-    both = (there.T @ there).toarray() / there.shape[0]
-    alone = np.diag(both)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        npmi = np.log(both / np.outer(alone, alone)) / -np.log(both)
-    npmi[both == 0] = -1.0
-    pairs = np.triu_indices(leading.shape[1], 1)
-    return float(np.mean([npmi[np.ix_(topic, topic)][pairs] for topic in places.reshape(leading.shape)]))
+    there, pairs = csc_array(test > 0, dtype=np.float64), np.triu_indices(leading.shape[1], 1)
+    together = [(own.T @ own).toarray() for own in (there[:, words] for words in leading)]
+    return float(np.nanmean([npmi(each, test.shape[0])[pairs] for each in together]))
 
 
 def f1(present: Array, truth: Array) -> float:
@@ -131,7 +124,7 @@ def judged(matrix: Matrix, given: Split, found: dict[str, Array]) -> dict[str, f
     if matrix.labels is not None:
         told[NMI] = agreement_with_labels(loadings, components, matrix.labels)
     if matrix.task == "texts":
-        told[NPMI] = coherence(components, given.test)
+        told[NPMI] = coherence(loadings, components, given.test)
     if matrix.components is not None and matrix.task != "refit":
         told[TRUTH] = cosine_of_components(components, matrix.components)
     if matrix.loadings is not None and matrix.task == "cells":

@@ -17,7 +17,7 @@ from bayesnmf.assessment.bounds import state_of_fit
 from bayesnmf.inference.problem import State
 from bayesnmf.inference.response.continuing import GRADIENT, continue_to_optimum, gradient
 from bayesnmf.inference.response.coupled import Coupled, GammaFisher, Tilt
-from bayesnmf.inference.response.spread import Inverse, Responses, Weights, draw, solve
+from bayesnmf.inference.response.spread import Inverse, Responses, WeightedEntries, Weights, draw, solve
 from bayesnmf.kernels.cpu.allocation import expected_allocations
 from bayesnmf.kernels.cpu.factors import padded_copy
 from bayesnmf.kernels.cpu.tangent import Tangent
@@ -170,10 +170,10 @@ def test_spread_of_all_entries_is_that_of_single_entries(case: str) -> None:
     exact = Responses(coupled).spread("loadings", 0.05, 0)
     rank, m = coupled.rank, COUNTS.shape[1]
     at = [(i, k) for i in (0, 4) for k in range(rank)]
-    alone = Responses(coupled).variances([Weights(loadings=([i], [k], [1.0])) for i, k in at])
+    alone = Responses(coupled).variances([Weights(loadings=WeightedEntries([i], [k], [1.0])) for i, k in at])
     np.testing.assert_allclose([exact.loadings[place] for place in at], alone, rtol=1e-8, atol=1e-14)
     at = [(k, j) for k in range(rank) for j in (0, m - 1)]
-    alone = Responses(coupled).variances([Weights(components=([k], [j], [1.0])) for k, j in at])
+    alone = Responses(coupled).variances([Weights(components=WeightedEntries([k], [j], [1.0])) for k, j in at])
     np.testing.assert_allclose([exact.components[place] for place in at], alone, rtol=1e-8, atol=1e-14)
 
 
@@ -236,7 +236,7 @@ def test_inverse_and_gradients_agree_where_parameters_have_far_units() -> None:
     priors = Priors(Gamma(1.0, 1e-6), Dirichlet(0.001))
     fit = bayesnmf.fit(counts, rank=2, seed=0, options=VI(priors=priors, start="svd", max_iter=5000))
     coupled = continue_to_optimum(*state_of_fit(fit), 1).coupled
-    sums = [Weights(components=([k], [j], [1.0])) for k in range(2) for j in range(6)]
+    sums = [Weights(components=WeightedEntries([k], [j], [1.0])) for k in range(2) for j in range(6)]
     by_gradients = np.concatenate([Responses(coupled).variances([each]) for each in sums])
     exact = Responses(coupled).spread("components", 0.05, 0).components.ravel()
     np.testing.assert_allclose(exact, by_gradients, rtol=1e-6)

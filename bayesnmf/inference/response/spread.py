@@ -156,14 +156,19 @@ class Sides(NamedTuple):
     components: Array
 
 
+class WeightedEntries(NamedTuple):
+    """Entries of a matrix (n, K) or (K, m) by their rows and columns, and their weights; all of one length."""
+
+    rows: Sequence[int] | Array = ()
+    columns: Sequence[int] | Array = ()
+    weights: Sequence[float] | Array = ()
+
+
 class Weights(NamedTuple):
-    """A weighted sum of entries: places and weights among the loadings, and among the components.
+    """A weighted sum of entries of the loadings (n, K) and of the components (K, m)."""
 
-    Each is a triple of arrays: two places in the matrix (n, K) or (K, m), and the weights there.
-    """
-
-    loadings: tuple[Any, Any, Any] = ((), (), ())
-    components: tuple[Any, Any, Any] = ((), (), ())
+    loadings: WeightedEntries = WeightedEntries()
+    components: WeightedEntries = WeightedEntries()
 
     def dense(self, shape: tuple[int, int], rank: int) -> Sides:
         """Return the weights as matrices, for counts of this shape."""

@@ -99,20 +99,20 @@ class Rising:
         inverse = b.fdiv(one, spread)
         slope = b.select(near, series, b.fmul(on.log(b.fdiv(high, low)), inverse))  # log(b / a) / s
 
-        def difference(coefficients: Any, factors: tuple[Any, Any]) -> Any:
+        def difference(coefficients: Any, of_u: Any, of_w: Any) -> Any:
             """Return P(u) − P(w), for the factors of polynomials in squares."""
-            each = [b.fmul(f, polynomial(on, s, coefficients)) for f, s in zip(factors, squares, strict=True)]
+            each = [b.fmul(f, polynomial(on, s, coefficients)) for f, s in zip((of_u, of_w), squares, strict=True)]
             return b.fsub(*each)
 
-        change = on.multiply_add(half, b.fsub(u, w), difference(DIGAMMA, squares))
+        change = on.multiply_add(half, b.fsub(u, w), difference(DIGAMMA, *squares))
         weight = on.multiply_add(change, inverse, slope)
         log = curvature = None
         if self.log:
             log = on.multiply_add(n, on.log(high), b.fmul(slope, b.fsub(low, b.fmul(half, spread))))
-            log = b.fsub(b.fsub(log, n), difference(LOG_GAMMA, (u, w)))
+            log = b.fsub(b.fsub(log, n), difference(LOG_GAMMA, u, w))
         if self.curvature:
             cubes = b.fmul(u, squares[0]), b.fmul(w, squares[1])
-            change = on.multiply_add(half, b.fsub(*squares), difference(TRIGAMMA, cubes))
+            change = on.multiply_add(half, b.fsub(*squares), difference(TRIGAMMA, *cubes))
             main = b.fdiv(n, b.fmul(low, high))
             curvature = on.multiply_add(change, b.fmul(inverse, inverse), main)
         return Sums(weight, log, curvature)
