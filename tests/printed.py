@@ -17,10 +17,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array, save_npz
 
 import bayesnmf
 from bayesnmf import plots
 from bayesnmf.data.mutations import sbs96_types
+from bayesnmf.data.real import FOLDER, SOURCES
 from bayesnmf.options import METHODS
 
 ROOT = Path(__file__).parents[1]
@@ -238,6 +240,8 @@ def write_files(folder: Path) -> None:
     small_fit().save(folder / "fit.nc")
     plays = small_counts().rename_axis("user").melt(ignore_index=False, var_name="item", value_name="plays")
     plays[plays["plays"] > 0].to_csv(folder / "plays.csv")
+    for name in SOURCES:  # in place of a download
+        save_npz(folder / f"{name}.npz", csr_array(small_counts().to_numpy()))
 
 
 def topic_pages() -> SimpleNamespace:

@@ -31,6 +31,7 @@ from printed import (
 )
 
 import bayesnmf
+from bayesnmf.data.real import FOLDER
 from bayesnmf.inference.status import FitWarning
 from bayesnmf.priors.specification import MODELS
 
@@ -44,6 +45,7 @@ def elsewhere(tmp_path, monkeypatch):
     """Run in a folder with the files that pages name; libraries of clusters, which tests lack, take all calls."""
     write_files(tmp_path)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(FOLDER, str(tmp_path))
     for name, stub in {"scanpy": scanpy_of_guides(), "pyLDAvis": topic_pages()}.items():
         monkeypatch.setitem(sys.modules, name, stub)
     for name in ("dask_jobqueue", "dask_kubernetes", "dask_kubernetes.operator"):
