@@ -22,7 +22,7 @@ from scipy.sparse import csr_array, save_npz
 import bayesnmf
 from bayesnmf import plots
 from bayesnmf.data.mutations import sbs96_types
-from bayesnmf.data.real import FOLDER, SOURCES
+from bayesnmf.data.real import SOURCES
 from bayesnmf.options import METHODS
 
 ROOT = Path(__file__).parents[1]
