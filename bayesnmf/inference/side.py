@@ -85,7 +85,8 @@ class Side:
         if self.log_shift is None:
             return 0.0
         # A matrix product of long vectors would wake NumPy's threads, which then wait busily for more.
-        return float((counts.row_totals * np.where(counts.row_totals > 0, self.log_shift.ravel(), 0)).sum())
+        where = namespace_of(self.log_shift).xp.where
+        return float((counts.row_totals * where(counts.row_totals > 0, self.log_shift.ravel(), 0)).sum())
 
     @property
     def reader(self) -> Any:

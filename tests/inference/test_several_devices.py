@@ -62,6 +62,15 @@ def test_several_devices_give_the_iterates_of_the_host(case):
     np.testing.assert_allclose(several.components, host.components, rtol=0, atol=10 * tolerance * host.components.max())
 
 
+@pytest.mark.usefixtures("quick_compilation", "three_gpus")
+def test_the_kernel_of_warp_serves_several_devices(monkeypatch):
+    pytest.importorskip("warp")
+    monkeypatch.setattr("bayesnmf.kernels.gpu.allocation.lanes_on", lambda device, rank: 1)
+    host, several = (fitted("gamma_poisson, map, uneven", where) for where in ("cpu", "gpus"))
+    np.testing.assert_allclose(several.trace, host.trace, rtol=1e-10)
+    np.testing.assert_allclose(several.components, host.components, rtol=0, atol=1e-9 * host.components.max())
+
+
 # --- counts on disk -----------------------------------------------------------------------------------
 
 
@@ -122,6 +131,17 @@ def test_blocks_are_streamed_to_a_device(blocks, lent, method, more):
     np.testing.assert_allclose(fit.trace, host.trace, rtol=tolerance)
     np.testing.assert_allclose(fit.loadings, host.loadings, rtol=0, atol=10 * tolerance * host.loadings.max())
     np.testing.assert_allclose(fit.components, host.components, rtol=0, atol=10 * tolerance * host.components.max())
+
+
+@pytest.mark.usefixtures("quick_compilation", "lent")
+def test_blocks_are_streamed_to_the_kernel_of_warp(blocks, monkeypatch):
+    pytest.importorskip("warp")
+    monkeypatch.setattr("bayesnmf.kernels.gpu.allocation.lanes_on", lambda device, rank: 1)
+    options = plain_vi(start="svd", max_iter=3, tol=0)
+    host = bayesnmf.fit(counts(), rank=3, seed=0, options=options)
+    fit = bayesnmf.fit(blocks, rank=3, seed=0, options=replace(options, device="gpu"))
+    np.testing.assert_allclose(fit.trace, host.trace, rtol=1e-10)
+    np.testing.assert_allclose(fit.loadings, host.loadings, rtol=0, atol=1e-9 * host.loadings.max())
 
 
 @pytest.mark.usefixtures("quick_compilation", "lent")

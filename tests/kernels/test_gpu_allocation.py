@@ -1,4 +1,7 @@
-"""The allocation step on a GPU, against a naive one: on JAX's CPU backend, and on a GPU where there is one."""
+"""The allocation step on a GPU, against a naive one: on JAX's CPU backend, and on a GPU where there is one.
+
+By XLA's sums and, where NVIDIA Warp is installed, by the kernel, of which a CPU runs the same source with one lane.
+"""
 
 from functools import cache
 
@@ -14,12 +17,13 @@ from scipy.sparse import csr_array
 from suites import mostly_long
 
 from bayesnmf.data.conversion import as_counts
-from bayesnmf.kernels.gpu import allocation
+from bayesnmf.kernels.gpu import allocation, segments
 from bayesnmf.kernels.gpu.allocation import expected_allocations, place_entries
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 NASTY = nasty_counts()
 by_dtype = pytest.mark.parametrize("dtype", mostly_long([np.float64, np.float32]))
+by_way = pytest.mark.parametrize("way", ["xla", "warp"])
 SMALL = {"CHUNK": 40, "LONGEST": 4, "FAN": 2}
 
 
@@ -29,8 +33,20 @@ def compiled(small):
     return jax.jit(lambda *arrays: expected_allocations(*arrays))
 
 
-def allocations(X, U, V, device, dtype=np.float64, small=False):
-    with jax.enable_x64(True):
+def lanes_of(way, device, rank):
+    """Lanes of a segment: none for XLA, one on a CPU, and what a fit takes on a GPU."""
+    if way == "xla":
+        return 0
+    pytest.importorskip("warp")
+    from bayesnmf.kernels.gpu.warps import lanes_for
+
+    return 1 if device.platform == "cpu" else lanes_for(rank)
+
+
+def allocations(X, U, V, device, dtype=np.float64, small=False, way="xla"):
+    lanes = lanes_of(way, device, U.shape[1])
+    with jax.enable_x64(True), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(allocation, "lanes_on", lambda device, rank: lanes)
         counts = as_counts(X, dtype=dtype)
         entries = place_entries(counts.matrix, counts.transposed, U.shape[1], device)
         factors = jax.device_put((U.astype(dtype), V.astype(dtype)), device)
@@ -61,26 +77,28 @@ def naive(X, U, V):
         4,
     ),
 )
-def test_expected_allocations_are_the_naive_ones(X, rank, small, dtype, device, monkeypatch):
+@by_way
+def test_expected_allocations_are_the_naive_ones(X, rank, small, dtype, way, device, monkeypatch):
     if small:
         for name, value in SMALL.items():
-            monkeypatch.setattr(allocation, name, value)
+            monkeypatch.setattr(segments, name, value)
     rng = np.random.default_rng(0)
     U, V = rng.gamma(1.0, size=(len(X), rank)) + 1e-3, rng.gamma(1.0, size=(rank, X.shape[1])) + 1e-3
     # A sum of K·nnz products rounds to a few hundred units in the last place.
     tolerance = 1e-12 if dtype == np.float64 else 1e-4
-    for got, wanted in zip(allocations(X, U, V, device, dtype, small), naive(X, U, V), strict=True):
+    for got, wanted in zip(allocations(X, U, V, device, dtype, small, way), naive(X, U, V), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance)
 
 
 @by_dtype
+@by_way
 @pytest.mark.parametrize("spread", mostly_long([1.0, 0.6, 0.9]))
-def test_totals_are_kept_where_means_underflow(dtype, spread, device):
+def test_totals_are_kept_where_means_underflow(dtype, spread, way, device):
     """Factors over the whole range of exponents: products of two underflow, and quotients could overflow."""
     rng = np.random.default_rng(4)
     lowest = np.log10(np.finfo(dtype).tiny) * spread
     U, V = ((10.0 ** rng.uniform(lowest, 0, shape)).astype(dtype) for shape in ((9, 3), (3, 7)))
-    found = allocations(NASTY, U, V, device, dtype)
+    found = allocations(NASTY, U, V, device, dtype, way=way)
     rounding = 1e-12 if dtype == np.float64 else 1e-4
     np.testing.assert_allclose(found[0].sum(axis=1), NASTY.sum(axis=1), rtol=rounding)
     np.testing.assert_allclose(found[1].sum(axis=0), NASTY.sum(axis=0), rtol=rounding)
@@ -91,12 +109,13 @@ def test_totals_are_kept_where_means_underflow(dtype, spread, device):
 
 
 @by_dtype
-def test_a_factor_of_zero_receives_nothing(dtype, device):
+@by_way
+def test_a_factor_of_zero_receives_nothing(dtype, way, device):
     """A factor of 0 receives nothing, unless every component of the entry is 0."""
     tiny = np.finfo(dtype).tiny
     U, V = np.array([[tiny, 0], [0.5, 0], [1, 0], [1, 0]]), np.array([[1, tiny, 0], [1, 1, 1]])
     X = np.array([[4.0, 6.0, 0.0], [3.0, 0.0, 0.0], [0.0, 8.0, 0.0], [0.0, 0.0, 5.0]])
-    A, B, loglik = allocations(X, U, V, device, dtype)
+    A, B, loglik = allocations(X, U, V, device, dtype, way=way)
     np.testing.assert_array_equal(A[:3, 1], 0)
     np.testing.assert_allclose(A[:3, 0], X[:3].sum(axis=1), rtol=1e-6)
     np.testing.assert_allclose(B[0, :2], X[:, :2].sum(axis=0), rtol=1e-6)
@@ -108,13 +127,14 @@ def test_a_factor_of_zero_receives_nothing(dtype, device):
 
 
 @pytest.mark.parametrize("dtype", mostly_long([np.float32, np.float64]))
-def test_the_same_bits_at_every_run(dtype, device, monkeypatch):
+@by_way
+def test_the_same_bits_at_every_run(dtype, way, device, monkeypatch):
     for name, value in SMALL.items():
-        monkeypatch.setattr(allocation, name, value)
+        monkeypatch.setattr(segments, name, value)
     rng = np.random.default_rng(1)
     X = heavy_tailed(60, 35)
     U, V = rng.gamma(1.0, size=(60, 4)), rng.gamma(1.0, size=(4, 35))
-    for one, two in zip(*(allocations(X, U, V, device, dtype, small=True) for _ in range(2)), strict=True):
+    for one, two in zip(*(allocations(X, U, V, device, dtype, True, way) for _ in range(2)), strict=True):
         np.testing.assert_array_equal(one, two)
 
 
@@ -127,13 +147,13 @@ def test_every_entry_is_in_one_segment_of_its_row(lengths, longest, chunk, spare
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     matrix = csr_array((np.arange(1.0, indptr[-1] + 1), np.zeros(indptr[-1], int), indptr), (len(lengths), 1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(allocation, "LONGEST", longest)
-        patch.setattr(allocation, "CHUNK", chunk * longest)
-        entries = allocation.segments(matrix, 1)
+        patch.setattr(segments, "LONGEST", longest)
+        patch.setattr(segments, "CHUNK", chunk * longest)
+        entries = segments.segments(matrix, 1, 0)
         if spare is not None:  # with room for more, whatever the matrix, sizes are those of any matrix in this room
-            room = allocation.Room(len(lengths) + spare[0], int(indptr[-1]) + spare[1])
-            entries = allocation.segments(matrix, 1, room)
-            other = allocation.segments(csr_array((1, 1)), 1, room)
+            room = segments.Room(len(lengths) + spare[0], int(indptr[-1]) + spare[1])
+            entries = segments.segments(matrix, 1, 0, room)
+            other = segments.segments(csr_array((1, 1)), 1, 0, room)
             assert jax.tree.map(np.shape, entries) == jax.tree.map(np.shape, other)
             assert jax.tree.structure(entries) == jax.tree.structure(other)
             assert entries.rows == room.rows
@@ -155,13 +175,29 @@ def test_every_entry_is_in_one_segment_of_its_row(lengths, longest, chunk, spare
 
 def test_temporaries_do_not_grow_with_counts_times_rank(monkeypatch):
     """What the compiler plans for a pass: chunks and sums of segments, far below one number for each count and rank."""
-    monkeypatch.setattr(allocation, "CHUNK", 2**14)
+    monkeypatch.setattr(segments, "CHUNK", 2**14)
     n, m, rank = 400, 300, 16
     X = np.random.default_rng(0).poisson(3.0, (n, m)).astype(float)
     with jax.enable_x64(True):
         counts = as_counts(X)
-        entries = place_entries(counts.matrix, counts.transposed, rank)
+        entries = place_entries(counts.matrix, counts.transposed, rank, jax.devices("cpu")[0])
         U, V = jnp.ones((n, rank)), jnp.ones((rank, m))
         planned = jax.jit(expected_allocations).lower(entries, U, V).compile().memory_analysis().temp_size_in_bytes
     # 15 MB for every count and rank; sums of segments take up to 5 (n + m) K, twice where means underflow.
     assert planned < 8 * (10 * (n + m) * rank + 16 * 2**14) < 8 * np.count_nonzero(X) * rank / 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rank", [3, 50, 250])
+@pytest.mark.parametrize("architecture", [80, 90, 100])
+def test_the_kernel_is_compiled_for_each_generation_of_gpus(architecture, rank, tmp_path):
+    """Without a GPU: A100, H100 and H200, B200. The number of lanes is the one that a fit takes."""
+    wp = pytest.importorskip("warp")
+    from bayesnmf.kernels.gpu.warps import kernel_of, lanes_for
+
+    lanes, pieces = lanes_for(rank), -(-rank // 4)
+    for dtype in ("float32", "float64"):
+        kernel = kernel_of(lanes, -(-pieces // lanes), pieces, dtype, "int32")
+        (made,) = wp.compile_aot_module(kernel.module, arch=[architecture], module_dir=tmp_path / dtype, use_ptx=False)
+        assert made.name.endswith(f"sm{architecture}.cubin")
+        assert made.read_bytes().startswith(b"\x7fELF")

@@ -13,6 +13,7 @@ updates the loadings: only the components, their totals and the blocks at work t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
@@ -25,6 +26,7 @@ from jax.sharding import NamedSharding
 from scipy.sparse import csr_array
 
 from bayesnmf.data.blocks.counts import BlockedCounts
+from bayesnmf.data.counts import Counts
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Basis, Field, MeanField, Mode, Side
@@ -35,13 +37,13 @@ from bayesnmf.kernels.gpu.allocation import (
     BY_ROWS,
     EVERYWHERE,
     Entries,
-    Room,
+    cut,
     expected_allocations,
     mesh_of,
     place_entries,
     place_shards,
-    segments,
 )
+from bayesnmf.kernels.gpu.segments import Room
 from bayesnmf.priors import Distribution
 from bayesnmf.types import Array
 
@@ -149,14 +151,27 @@ def _to_devices(devices: Sequence[Any], problem: Problem, state: State) -> tuple
         entries = place_entries(matrix, csr_array(matrix.T), rank, devices[0])
     else:
         entries = place_shards(matrix, rank, devices)
-    placed = replace(
-        problem, loadings_summary=Compiled(summaries[0]), components_summary=Compiled(summaries[1]), entries=entries
-    )
     lengths = {"loadings": matrix.shape[0], "components": None}
+    placed = replace(
+        problem,
+        counts=_with_totals_on(problem.counts, {name: _put(devices, rows) for name, rows in lengths.items()}),
+        loadings_summary=Compiled(summaries[0]),
+        components_summary=Compiled(summaries[1]),
+        entries=entries,
+    )
     sides = [
         _side_to_devices(placed, name, side, _put(devices, lengths[name])) for name, side in state._asdict().items()
     ]
     return placed, State(*sides)
+
+
+def _with_totals_on(counts: Counts, put: dict[str, Callable[[Any], Any]]) -> Counts:
+    """Return counts whose totals of rows and features are on devices, where each objective takes them."""
+    placed = copy(counts)
+    vars(placed).update(
+        row_totals=put["loadings"](counts.row_totals), feature_totals=put["components"](counts.feature_totals)
+    )
+    return placed
 
 
 def _put(devices: Sequence[Any], rows: int | None) -> Callable[[Any], Any]:
@@ -249,7 +264,7 @@ class StreamedTotals:
         U = np.zeros((layout.rows.rows, rank), loadings.dtype)
         U[:rows] = loadings
         with jax.enable_x64(True), jax.default_device(self.device):
-            entries = Entries(segments(matrix, rank, layout.rows), segments(csr_array(matrix.T), rank, layout.columns))
+            entries = cut(matrix, csr_array(matrix.T), rank, self.device, (layout.rows, layout.columns))
             placed = jax.device_put((entries, U), self.device)
             received, self.received, loglik = _share_out(*placed, self.components, self.received, self.sides)
             own = np.asarray(received)[:rows]

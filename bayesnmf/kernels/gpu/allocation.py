@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import jax
@@ -28,40 +29,14 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import Sides, Totals
-
-CHUNK = 2**25  # numbers in a temporary: 128 MiB in float32
-LONGEST = 1024  # entries in a segment
-FAN = 4  # number of sums added at a time
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Segments:
-    """Nonzero counts in the order of one side's rows, cut into segments.
-
-    Attributes
-    ----------
-    indices, values : (nnz,)
-        Row on the other side of each count, and the count itself.
-    owners, starts, ends : (chunks, segments of a chunk)
-        Row that each segment belongs to, its first entry, and the entry after its last. Empty segments fill up the
-        chunks.
-    tree : tuple of pairs of (S,)
-        For each level of the sum over a row's segments: the first summand of each new sum, and the one after its last.
-    length : int
-        Largest number of entries in a segment.
-    rows : int
-        Number of rows of this side.
-    """
-
-    indices: Any
-    values: Any
-    owners: Any
-    starts: Any
-    ends: Any
-    tree: tuple[tuple[Any, Any], ...]
-    length: int = field(metadata={"static": True})
-    rows: int = field(metadata={"static": True})
+from bayesnmf.kernels.gpu.segments import (
+    Room,
+    Segments,
+    places_of_runs,
+    segments,
+    smallest_mean,
+    sums_of_rows,
+)
 
 
 class Entries(NamedTuple):
@@ -71,64 +46,33 @@ class Entries(NamedTuple):
     by_column: Segments
 
 
-class Room(NamedTuple):
-    """The size that parts of a matrix are padded to: no part has more rows on this side, or more nonzeros."""
-
-    rows: int
-    nonzeros: int
-
-
-def place_entries(matrix: csr_array, transposed: csr_array, rank: int, device: Any = None) -> Entries:
+def place_entries(matrix: csr_array, transposed: csr_array, rank: int, device: Any) -> Entries:
     """Cut counts (n, m), given in both orders, into segments for this rank, and put them on a device.
 
     They take as much device memory as both matrices. Call this, and use the result, under `jax.enable_x64(True)`.
     """
-    return jax.device_put(Entries(segments(matrix, rank), segments(transposed, rank)), device)
+    return jax.device_put(cut(matrix, transposed, rank, device), device)
 
 
-def segments(matrix: csr_array, rank: int, room: Room | None = None) -> Segments:
-    """Cut the nonzeros of every row into segments of one length, in chunks for this rank; pad all to a given room."""
-    rows, nnz = room or Room(len(matrix.indptr) - 1, len(matrix.data))
-    indptr = matrix.indptr.astype(np.int32 if nnz < 2**30 else np.int64)
-    indptr = np.pad(indptr, (0, rows + 1 - len(indptr)), mode="edge")
-    length = min(1 << max(int(np.ceil(np.log2(max(nnz, 1) / (4 * rows)))), 0), LONGEST)
-    owners, starts, ends, bounds = _cut_runs(indptr, length)
-    pieces, most = len(owners), int(np.diff(bounds).max())
-    if room is not None:
-        pieces, most = rows + nnz // length, -(-nnz // length)
-    width = max(min(CHUNK // (length * rank), pieces), 1)
-    chunks = -(-pieces // width)
-    owners, starts, ends = (_padded(each, chunks * width).reshape(chunks, width) for each in (owners, starts, ends))
-    tree = []
-    while most > 1:
-        _, first, last, bounds = _cut_runs(bounds, FAN)
-        pieces, most = len(first) if room is None else rows + pieces // FAN, -(-most // FAN)
-        tree.append((_padded(first, pieces), _padded(last, pieces)))
-    entries = max(nnz, 1)  # an empty array cannot be indexed
-    indices, values = _padded(matrix.indices.astype(np.int32, copy=False), entries), _padded(matrix.data, entries)
-    return Segments(indices, values, owners, starts, ends, tuple(tree), length, rows)
+def cut(
+    matrix: csr_array,
+    transposed: csr_array,
+    rank: int,
+    device: Any,
+    rooms: tuple[Room | None, Room | None] = (None, None),
+) -> Entries:
+    """Cut counts (n, m), given in both orders, into segments for this rank and kind of device; pad both to rooms."""
+    lanes = lanes_on(device, rank)
+    return Entries(segments(matrix, rank, lanes, rooms[0]), segments(transposed, rank, lanes, rooms[1]))
 
 
-def _padded(values: Any, length: int) -> Any:
-    return values if len(values) == length else np.pad(values, (0, length - len(values)))
+def lanes_on(device: Any, rank: int) -> int:
+    """Return the number of lanes that share a segment: 0, for XLA's sums, without a GPU of NVIDIA or without Warp."""
+    if device.platform != "gpu" or "cuda" not in device.client.platform_version or find_spec("warp") is None:
+        return 0
+    from bayesnmf.kernels.gpu.warps import lanes_for
 
-
-def _cut_runs(indptr: Any, length: int) -> tuple[Any, Any, Any, Any]:
-    """Cut runs into pieces of at most `length`, at least one for each run.
-
-    Returns
-    -------
-    owners, starts, ends : ndarray of shape (pieces,)
-        Run of each piece, its first position, and the position after its last.
-    bounds : ndarray of shape (runs + 1,)
-        Bounds of the pieces of each run.
-    """
-    pieces = np.maximum(-(-np.diff(indptr) // length), 1)
-    bounds = np.concatenate([[0], np.cumsum(pieces)]).astype(indptr.dtype)
-    owners = np.repeat(np.arange(len(pieces), dtype=np.int32), pieces)
-    place = np.arange(len(owners), dtype=indptr.dtype) - bounds[owners]
-    starts = indptr[owners] + place * length
-    return owners, starts, np.minimum(starts + length, indptr[owners + 1]), bounds
+    return lanes_for(rank)
 
 
 def expected_allocations(entries: Entries, loadings: Any, components: Any, *, sides: Sides = "both") -> Totals:
@@ -166,7 +110,7 @@ compiled_allocations = jax.jit(expected_allocations, static_argnames="sides")
 
 def _side_totals(entries: Segments, own: Any, other: Any) -> tuple[Any, Any]:
     """Return the totals (rows, K) of the side whose factor is `own` (rows, K), given `other` (columns, K), and ℓ."""
-    partial, loglik, lost = _over_chunks(_share_out, entries, own, other)
+    partial, loglik, lost = _sums_of_segments(entries, own, other)
     # Branching costs time on the host, so it is done once a pass; few fits need the second pass, which branches by
     # chunk.
     partial, loglik = jax.lax.cond(
@@ -174,10 +118,15 @@ def _side_totals(entries: Segments, own: Any, other: Any) -> tuple[Any, Any]:
         lambda: jax.tree.map(jnp.add, (partial, loglik), _over_chunks(_share_out_underflowed, entries, own, other)[:2]),
         lambda: (partial, loglik),
     )
-    for starts, ends in entries.tree:
-        places, inside = _places(starts, ends, FAN)
-        partial = jnp.where(inside[..., None], partial[places], 0).sum(axis=1)
-    return partial[: entries.rows], loglik
+    return sums_of_rows(entries, partial), loglik
+
+
+def _sums_of_segments(entries: Segments, own: Any, other: Any) -> tuple[Any, Any, Any]:
+    if not entries.lanes:
+        return _over_chunks(_share_out, entries, own, other)
+    from bayesnmf.kernels.gpu.warps import sums_of_segments
+
+    return sums_of_segments(entries, own, other)
 
 
 def _over_chunks(share_out: Callable[..., Any], entries: Segments, own: Any, other: Any) -> tuple[Any, Any, Any]:
@@ -185,7 +134,7 @@ def _over_chunks(share_out: Callable[..., Any], entries: Segments, own: Any, oth
 
     def chunk(loglik: Any, segments: Any) -> tuple[Any, Any]:
         owners, starts, ends = segments
-        places, inside = _places(starts, ends, entries.length)
+        places, inside = places_of_runs(starts, ends, entries.length)
         x = jnp.where(inside, entries.values[places], 0).astype(own.dtype)
         received, sum_log, lost = share_out(x, own[owners], other, entries.indices[places])
         return loglik + sum_log, (received, lost)
@@ -195,18 +144,11 @@ def _over_chunks(share_out: Callable[..., Any], entries: Segments, own: Any, oth
     return received.reshape(-1, own.shape[1]), loglik, lost.any()
 
 
-def _places(starts: Any, ends: Any, length: int) -> tuple[Any, Any]:
-    """Return the positions in each run, (runs, length), filled up with 0, and a mask of the valid ones."""
-    places = starts[:, None] + jnp.arange(length, dtype=starts.dtype)
-    inside = places < ends[:, None]
-    return jnp.where(inside, places, 0), inside
-
-
 def _means(u: Any, v: Any) -> tuple[Any, Any]:
     """Return the means (S, L) at factors u (S, K) and v (S, L, K), and a mask of those too small to divide by."""
     # Not a matrix product: by default those are rounded to less than float32 precision.
     mean = (u[:, None, :] * v).sum(axis=-1)
-    return mean, mean < jnp.finfo(u.dtype).tiny ** 0.75  # quotients, and their sums, could overflow
+    return mean, mean < smallest_mean(u.dtype)
 
 
 def _share_out(x: Any, u: Any, other: Any, indices: Any) -> tuple[Any, Any, Any]:
@@ -274,9 +216,9 @@ def place_shards(matrix: csr_array, rank: int, devices: Sequence[Any]) -> Shards
     parts = [matrix[first : first + step] for first in range(0, step * len(devices), step)]
     most = max(part.nnz for part in parts)
     rooms = Room(step, most), Room(matrix.shape[1], most)
-    cut = [Entries(segments(part, rank, rooms[0]), segments(csr_array(part.T), rank, rooms[1])) for part in parts]
+    placed = [cut(part, csr_array(part.T), rank, devices[0], rooms) for part in parts]
     mesh = mesh_of(devices)
-    return Shards(jax.device_put(jax.tree.map(lambda *of: np.stack(of), *cut), NamedSharding(mesh, BY_ROWS)), mesh)
+    return Shards(jax.device_put(jax.tree.map(lambda *of: np.stack(of), *placed), NamedSharding(mesh, BY_ROWS)), mesh)
 
 
 def sharded_allocations(shards: Shards, loadings: Any, components: Any, *, sides: Sides = "both") -> Totals:
