@@ -16,7 +16,8 @@ def find_gpus(device: str) -> list[Any]:
         found = jax.devices("gpu")
     except RuntimeError as error:
         raise ValueError(
-            f"device={device!r} needs a GPU that JAX can use, but JAX finds none; install jax[cuda12] on a machine "
-            "with an NVIDIA GPU (or JAX for your GPU: docs.jax.dev/en/latest/installation.html), or use device='cpu'"
+            f"device={device!r} needs a GPU that JAX can use, but JAX finds none; install jax[cuda12] and warp-lang "
+            "on a machine with an NVIDIA GPU (or JAX for your GPU: docs.jax.dev/en/latest/installation.html), or use "
+            "device='cpu'"
         ) from error
     return list(found if device == "gpus" else found[:1])
