@@ -192,6 +192,7 @@ def fit(
             options = replace(options, priors=stated.priors)
             row_exposure, feature_exposure = stated.row_exposure, stated.feature_exposure
             entries = (None, stated.observed, None)
+            batch = stated.batch if isinstance(stated, Recognised) else None  # others have their own
         data = with_told(data, entries, row_names, feature_names, row_exposure, feature_exposure)
         if batch is not None:
             data = with_batch(data, batch, counts)

@@ -5,7 +5,9 @@ evaluated at random values of its factors, in float64:
 
 - the mean of the counts must be E_ij (U V)_ij, where U (n, K) and V (K, m) are sites or their transposes, U perhaps
   times a site of one number for each row, and exposures E = r cᵀ must be the same at all values;
-- factors must have Gamma, Exponential or Dirichlet distributions with the same parameters at all values;
+- factors must have Gamma, Exponential or Dirichlet distributions with the same parameters at all values, but that a
+  rate may be another Gamma site, times a constant, of each row, feature or component or of all entries;
+- the mean may besides have a factor of each feature in each batch of rows, a site (B, m) with a prior Gamma(a, a);
 - counts must be Poisson, multinomial given their totals, negative binomial or zero-inflated, with parameters that are
   the same at all values, for all entries, each row or each feature. So must be a mask of the observed entries.
 
@@ -20,11 +22,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bayesnmf.checks import check_size, shown
+from bayesnmf.data.batches import Batch
 from bayesnmf.data.counts import Counts
 from bayesnmf.needs import needed_for
 from bayesnmf.noise.abilities import Noise
@@ -32,12 +36,13 @@ from bayesnmf.noise.negative_binomial import NegativeBinomial
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.noise.zero_inflated import ZeroInflated
 from bayesnmf.options import Options
-from bayesnmf.priors import Dirichlet, Gamma, Priors, ScaledDirichlet
-from bayesnmf.priors.specification import PARAMETER
+from bayesnmf.priors import Dirichlet, Gamma, HierarchicalGamma, Priors, ScaledDirichlet
+from bayesnmf.priors.specification import MODELS, PARAMETER
 from bayesnmf.types import Array
 
 LARGEST_MEANS = 2**30  # bytes of the means of all entries, of which a program has several
 POINTS = 4  # random values of the factors
+MOST_SITES = 6  # two factors, a scale of rows, factors of batches, and a rate of each factor
 CLOSE = 1e-9  # relative difference of numbers that count as equal
 
 
@@ -55,6 +60,7 @@ class Recognised(NamedTuple):
     feature_exposure: Array | None
     observed: Array | None
     names: dict[str, str]
+    batch: Batch | None = None
 
 
 def check_not_stated(options: Options | None, noise: Any, **arguments: Any) -> None:
@@ -248,11 +254,8 @@ class Traced:
             )
         if len(seen) != 1:
             raise unfit(f"it observes {_named(seen)}, and factors count as observed", "observe the counts, and no more")
-        if len(found) not in (2, 3):
-            raise unfit(
-                f"it samples {_named([each.name for each in found])}",
-                "sample two factors, and perhaps a scale for each row",
-            )
+        if not 2 <= len(found) <= MOST_SITES:
+            raise _too_many(found)
         return found, seen[0]
 
     def observes(self, value: Array) -> tuple[bool, bool]:
@@ -297,13 +300,104 @@ def _recognised(traced: Traced) -> Recognised:
     for _ in range(POINTS):
         points.append({each.name: _value_of(each, rng) for each in factors})
     found = [traced.at(traced.sites(point), factors, seen) for point in points]
-    first = found[0]
-    for name, parameters in first.priors.items():
+    of_batches = _batches(traced, factors, points, found, seen)
+    means = [
+        each.mean if of_batches is None else each.mean / point[of_batches.site][of_batches.codes]
+        for each, point in zip(found, points, strict=True)
+    ]
+    orders = (order for length in (2, 3) for order in permutations(factors, length))
+    roles = _roles(orders, factors, points, means, traced.counts.shape)
+    sides = {"loadings": roles.loadings, "components": roles.components}
+    mine = [*sides.values(), roles.scale]
+    left = [each for each in factors if each.name not in mine]
+    shared = {
+        name: above
+        for (side, name), turned in zip(sides.items(), roles.transposed, strict=True)
+        if (above := _shared_rates(side, name, turned, left, points, found)) is not None
+    }
+    for name, parameters in found[0].priors.items():
         for word, value in parameters.items():
-            if not all(equal(each.priors[name][word], value) for each in found):
+            varies = not all(equal(each.priors[name][word], value) for each in found)
+            if varies and not (word == "rate" and name in shared):
                 raise unfit(f"the {word} of the prior of {name!r} depends on other sites", "give it as a number")
-    roles = _roles(permutations(factors), factors, points, [each.mean for each in found], traced.counts.shape)
-    return _stated(roles, factors, points[0], found)
+    known = [each.site for each in (*shared.values(), of_batches) if each is not None]
+    if sorted(known) != sorted(each.name for each in left):
+        raise _too_many(factors)
+    stated = _stated(roles, factors, points[0], found, shared)
+    return stated if of_batches is None else stated._replace(batch=_as_batch(of_batches, stated, found[0]))
+
+
+class _Shared(NamedTuple):
+    """A site that is the rate of a factor: what has a rate of its own, and the parameters of its prior."""
+
+    site: str
+    over: Any
+    shape: Array
+    rate: Array
+
+
+class _OfBatches(NamedTuple):
+    """The site of the factors of batches, (B, m), and the batch of each row, (n,)."""
+
+    site: str
+    codes: Array
+
+
+def _shared_rates(
+    side: str, name: str, turned: bool, left: list[_Site], points: list[dict[str, Array]], found: list[Evaluated]
+) -> _Shared | None:
+    """Return the site that is the rate of a factor, times a constant, wherever it was evaluated; None if none is."""
+    if "rate" not in found[0].priors.get(name, {}):
+        return None
+    rates = [each.priors[name]["rate"].T if turned else each.priors[name]["rate"] for each in found]
+    rows, columns = rates[0].shape
+    sizes = {"row" if side == "loadings" else "component": (rows, 1), "all": (1, 1)}
+    sizes |= {"component" if side == "loadings" else "feature": (1, columns)}
+    for each, (over, size) in product(left, sizes.items()):
+        if each.family != "Gamma" or np.prod(each.shape) != np.prod(size):
+            continue
+        ratios = [rate / point[each.name].reshape(size) for rate, point in zip(rates, points, strict=True)]
+        unit = ratios[0][: size[0], : size[1]]
+        if all(equal(ratio, unit) for ratio in ratios):
+            own = {word: value.reshape(size) for word, value in found[0].priors[each.name].items()}
+            return _Shared(each.name, over, own["shape"], own["rate"] / unit)  # of the rates themselves
+    return None
+
+
+def _batches(
+    traced: Traced, factors: list[_Site], points: list[dict[str, Array]], found: list[Evaluated], seen: str
+) -> _OfBatches | None:
+    """Return the site whose row of a batch multiplies the means of each row of it, if there is one."""
+    for each in factors:
+        batches, features = each.shape if len(each.shape) == 2 else (0, 0)
+        if each.family != "Gamma" or batches < 2 or features != traced.counts.shape[1]:
+            continue  # one component, too, multiplies all means
+        other = points[0] | {each.name: points[1][each.name]}
+        ratio = traced.at(traced.sites(other), factors, seen).mean / found[0].mean
+        changes = points[1][each.name] / points[0][each.name]
+        alike = np.stack([np.isclose(ratio, change, rtol=CLOSE, atol=0).all(axis=1) for change in changes])
+        if alike.any(axis=0).all():
+            return _OfBatches(each.name, alike.argmax(axis=0))
+    return None
+
+
+def _as_batch(batches: _OfBatches, stated: Recognised, first: Evaluated) -> Batch:
+    """Return batches as an argument of `bayesnmf.fit`; refuse factors with another prior, or given totals."""
+    shape, rate = (first.priors[batches.site][word] for word in ("shape", "rate"))
+    if not (equal(shape, shape.flat[0]) and equal(rate, shape)):
+        raise unfit(
+            f"{batches.site!r} are factors of batches without one prior Gamma(a, a)", "give them one, whose mean is 1"
+        )
+    if MODELS[stated.model].given_totals:
+        raise unfit(f"totals of rows are given beside the factors of batches {batches.site!r}", "leave them out")
+    return Batch(batches.codes.tolist(), float(shape.flat[0]))
+
+
+def _too_many(factors: list[_Site]) -> ValueError:
+    return unfit(
+        f"it samples {_named([each.name for each in factors])}",
+        "sample two factors, and perhaps a scale for each row, their rates and factors of batches",
+    )
 
 
 def _recognised_given(traced: Traced) -> Conjugate:
@@ -393,14 +487,20 @@ def _check_conjugate(traced: Traced, points: list[dict[str, Array]], mine: set[s
             )
 
 
-def _stated(roles: _Roles, factors: list[_Site], point: dict[str, Array], found: list[Evaluated]) -> Recognised:
-    """Return what a program states, given the roles of its factors and the program at several values."""
+def _stated(
+    roles: _Roles,
+    factors: list[_Site],
+    point: dict[str, Array],
+    found: list[Evaluated],
+    shared: Mapping[str, _Shared] = MappingProxyType({}),
+) -> Recognised:
+    """Return what a program states, given the roles of its factors, rates that are sites, and values of it."""
     first = found[0]
     if not all(np.array_equal(each.mask, first.mask) for each in found):
         raise unfit("which entries are masked depends on the factors", "mask the same entries always")
     families = {each.name: each.family for each in factors}
     noise = noise_of(found)
-    model, priors = _model(roles, families, first.priors)
+    model, priors = _model(roles, families, first.priors, shared)
     rows, features = exposures_of(roles.exposure)
     observed = None if first.mask.all() else first.mask
     if model == "dirichlet_poisson":
@@ -423,6 +523,8 @@ def _likelihood(name: str, fn: Any, value: Array) -> tuple[str, Array, dict[str,
     import numpyro.distributions as dist
     from numpyro.distributions.discrete import ZeroInflatedProbs
 
+    from bayesnmf.models.likelihood import NegativeBinomialProduct, PoissonProduct
+
     if isinstance(fn, dist.MultinomialProbs | dist.MultinomialLogits):
         if not np.array_equal(np.broadcast_to(fn.total_count, value.shape[:-1]), value.sum(axis=-1)):
             raise unfit(f"total_count of {name!r} is not the total of each row", "give the totals of the counts")
@@ -430,6 +532,8 @@ def _likelihood(name: str, fn: Any, value: Array) -> tuple[str, Array, dict[str,
     if isinstance(fn, dist.GammaPoisson):
         size, rate = np.asarray(fn.concentration), np.asarray(fn.rate)
         return "negative binomial", size / rate, {"concentration": size, "rate": rate}
+    if isinstance(fn, PoissonProduct | NegativeBinomialProduct):
+        return _of_product(name, fn)
     gate = {}
     if isinstance(fn, ZeroInflatedProbs):
         gate, fn = {"gate": np.asarray(fn.gate)}, fn.base_dist
@@ -439,6 +543,18 @@ def _likelihood(name: str, fn: Any, value: Array) -> tuple[str, Array, dict[str,
             "let counts be Poisson, multinomial, negative binomial or zero-inflated Poisson",
         )
     return "zero-inflated" if gate else "poisson", np.asarray(fn.rate), gate
+
+
+def _of_product(name: str, fn: Any) -> tuple[str, Array, dict[str, Array]]:
+    """Return what `_likelihood` does of the counts in a program of the library."""
+    if fn.observed is not None:
+        raise unfit(f"some entries of {name!r} are not observed", "hide entries by numpyro.handlers.mask")
+    mean, own = np.asarray(fn.mean), getattr(fn, "dispersion", None)
+    if own is None:
+        return "poisson", mean, {}
+    size = mean / np.asarray(own) if fn.form == "linear" else 1 / np.asarray(own)
+    size = np.broadcast_to(size, mean.shape)
+    return "negative binomial", mean, {"concentration": size, "rate": size / mean}
 
 
 def noise_of(found: list[Evaluated]) -> Noise:
@@ -538,18 +654,27 @@ def _over_wrong_axis(role: _Roles, factors: list[_Site]) -> str | None:
     return None
 
 
-def _model(role: _Roles, families: dict[str, str], parameters: dict[str, dict[str, Array]]) -> tuple[str, Priors]:
+def _model(
+    role: _Roles,
+    families: dict[str, str],
+    parameters: dict[str, dict[str, Array]],
+    shared: Mapping[str, _Shared] = MappingProxyType({}),
+) -> tuple[str, Priors]:
     """Return the model that has these priors, and them."""
 
     def prior(name: str, turned: bool) -> Any:
         if families[name] == "parameter":
             return PARAMETER
         own = {word: _smallest(value.T if turned else value) for word, value in parameters[name].items()}
+        if name in shared:
+            rates = Gamma(_smallest(shared[name].shape), _smallest(shared[name].rate))
+            return HierarchicalGamma(own["shape"], rates, shared[name].over)
         return Dirichlet(**own) if families[name] == "Dirichlet" else Gamma(**own)
 
     loadings, components = map(prior, (role.loadings, role.components), role.transposed)
     if families[role.loadings] == "Gamma":
-        return "gamma_poisson", Priors(loadings, components)
+        hierarchical = bool(shared) and families[role.components] == "Gamma"
+        return "hierarchical_poisson" if hierarchical else "gamma_poisson", Priors(loadings, components)
     if families[role.components] == "Gamma":
         raise unfit(
             f"no model has proportions ({role.loadings!r}) as loadings of Gamma components ({role.components!r})",
