@@ -21,10 +21,11 @@ from bayesnmf.data.checks import same_counts
 from bayesnmf.data.labels import split_labels
 from bayesnmf.data.simulation import Simulation
 from bayesnmf.fitting.known import catalogue_of, in_order_of
-from bayesnmf.options import method_of, methods_with
+from bayesnmf.options import NUTS, SMC, Gibbs, method_of, methods_with
 from bayesnmf.options.rules import Request, ability
 from bayesnmf.priors.checks import same_priors
-from bayesnmf.priors.specification import on_simplex, uniformises
+from bayesnmf.priors.specification import MODELS, on_simplex, uniformises
+from bayesnmf.priors.unknown import unknown_side
 from bayesnmf.results.checks import check_fit, read_groups, warn_of_ungrouped
 from bayesnmf.results.record import FitRecord
 
@@ -40,6 +41,19 @@ def check_leave_one_out(method: str) -> None:
             "posterior, so loo would reward intervals that are too narrow; "
             "compare such fits by held-out counts, with bayesnmf.select"
         )
+
+
+def check_refits(fit: FitRecord) -> None:
+    """Refuse fits without an entry each of what `bayesnmf.fit` cannot fit so."""
+    if MODELS[fit.model].given_totals:
+        raise ValueError(
+            f"refit needs a model of the totals of rows: {fit.model} is given these, from which an entry that is left "
+            "out follows; fit dirichlet_gamma, or leave refit out"
+        )
+    if fit.sites is not None or unknown_side(fit.priors) is not None or not isinstance(fit.options, Gibbs | NUTS | SMC):
+        raise ValueError("refit needs a fit by bayesnmf.fit of a model by its name: leave refit out")
+    if not fit.counts.rows_held:
+        raise ValueError("refit needs counts in memory: found counts on disk; leave refit out")
 
 
 def check_least_draws(chains: int, draws: int, each: int, together: int, what: str) -> None:

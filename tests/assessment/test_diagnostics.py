@@ -8,19 +8,20 @@ import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from scipy.stats import binom, poisson
+from scipy.stats import binom, gamma, nbinom, poisson
 from smallfits import COUNTS, OPTIONS, QUICK, K, M, N, every_model, parameter_fit, quietly
 from smallfits import fit as small
 from suites import crossed
 
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, Priors, plots
-from bayesnmf.assessment import predictive_checks
+from bayesnmf.assessment import leave_one_out, predictive_checks
 from bayesnmf.assessment.predictive_statistics import Refitted
 from bayesnmf.inference import alignment
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results import relabelling
 from bayesnmf.results.cautions import cautions_of
+from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.mixing import r_hat_and_ess
 
 pytestmark = quietly
@@ -469,6 +470,87 @@ def test_leave_one_out_of_one_chain_and_of_one_component():
     assert np.isfinite(bayesnmf.loo(alone).elpd)
     two = bayesnmf.fit(COUNTS, "dirichlet_poisson", 1, "gibbs", seed=0, options=replace(options, chains=2))
     assert np.isfinite(bayesnmf.loo(two, rows=["s0"]).elpd)  # its loadings are all 1
+
+
+SHARES = np.array([[0.1, 0.2, 0.3, 0.4]])  # one known component: what is left of a row gives its loading a Gamma
+UNLIKE = np.array([[1, 4, 2, 11], [9, 1, 2, 1], [0, 2, 3, 9], [8, 11, 8, 21], [0, 0, 1, 9], [1, 1, 1, 4]])
+OF_ROWS = Gamma(2.0, 0.3)
+
+
+@cache
+def known_component(draws=1000):
+    options = Gibbs(chains=4, warmup=5, draws=draws, priors=Priors(OF_ROWS), threads=1)
+    return bayesnmf.fit(UNLIKE, "gamma_poisson", method="gibbs", fixed_components=SHARES, options=options, seed=0)
+
+
+def exactly_without(row, feature):
+    """Log p of an entry given the others, which is negative binomial, and its mean over draws' standard error."""
+    shape = OF_ROWS.shape + np.delete(UNLIKE[row], feature).sum()
+    rate, share, count = OF_ROWS.rate + 1 - SHARES[0, feature], SHARES[0, feature], UNLIKE[row, feature]
+    log_p = nbinom.logpmf(count, shape, rate / (rate + share))
+    loadings = gamma.rvs(shape, scale=1 / rate, size=200_000, random_state=0)
+    p = poisson.pmf(count, loadings * share)
+    return log_p, p.std() / p.mean() / np.sqrt(4000)
+
+
+def test_entries_that_are_fitted_without_are_exact():
+    plain, found = (bayesnmf.loo(known_component(), refit=refit, seed=1) for refit in (0, 2))
+    table = found.pointwise
+    assert table["refitted"].sum() == 2
+    assert not plain.pointwise["refitted"].any()
+    np.testing.assert_array_equal(np.flatnonzero(table["refitted"]), np.sort(np.argsort(-plain.pareto_k)[:2]))
+    kept = ~table["refitted"].to_numpy()
+    np.testing.assert_array_equal(table["elpd"][kept], plain.pointwise["elpd"][kept])
+    for place in np.flatnonzero(~kept):
+        exact, error = exactly_without(*divmod(place, 4))
+        assert abs(table["elpd"][place] - exact) < 4 * error  # draws of one Gamma are independent
+    assert found.elpd == pytest.approx(table["elpd"].sum())
+    assert found.p_loo - plain.p_loo == pytest.approx(plain.elpd - found.elpd)
+    assert "2 with k-hat above 0.7 were left out by a fit each" in repr(found)
+
+
+def test_entries_of_chosen_rows_and_features_are_fitted_without_as_among_all():
+    whole = bayesnmf.loo(known_component(), refit=24).pointwise
+    part = bayesnmf.loo(known_component(), [4, 1], [3, 0], refit=24).pointwise
+    wanted = whole.set_index(["row", "feature"]).loc[[(4, 3), (4, 0), (1, 3), (1, 0)]]
+    assert part["refitted"].sum() >= 2
+    np.testing.assert_array_equal(part["refitted"], wanted["refitted"])
+    np.testing.assert_array_equal(part["elpd"][part["refitted"]], wanted["elpd"][wanted["refitted"]])
+    np.testing.assert_array_equal(part["count"], wanted["count"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("noise", ["poisson", "nb1"])
+@quietly
+def test_an_entry_that_is_fitted_without_has_the_probability_that_nuts_gives_it(noise):
+    """An entry far out, whose k-hat is high, by chains from this fit, and by another sampler from its own start."""
+    counts = simulated().counts.matrix.toarray()[:12].astype(int)
+    counts[3, 2] += 60
+    options = Gibbs(chains=4, warmup=500, draws=2000, priors=simulated().priors)
+    fitted = bayesnmf.fit(counts, "gamma_poisson", 3, "gibbs", seed=0, options=options, noise=noise)
+    found = bayesnmf.loo(fitted, [3], [2], refit=1).pointwise.iloc[0]
+    assert found["refitted"]
+    missing = np.zeros(counts.shape, bool)
+    missing[3, 2] = True
+    settings = bayesnmf.NUTS(chains=4, warmup=500, draws=1000, priors=simulated().priors)
+    other = bayesnmf.fit(counts, "gamma_poisson", 3, "nuts", seed=1, options=settings, noise=noise, missing=missing)
+    entries = leave_one_out._Entries(restrict_rows(replace(other, counts=fitted.counts), np.array([3])), None)
+    p = np.exp(entries.log_likelihood(np.array([2])))[..., 0]
+    # both means have errors: that of NUTS by its effective draws, and Gibbs' about as much
+    error = p.std() / p.mean() / np.sqrt(az.ess(p, chain_axis=0, draw_axis=1))
+    assert found["elpd"] == pytest.approx(np.log(p.mean()), abs=6 * error)
+
+
+def test_fits_without_an_entry_are_refused_where_there_are_none():
+    lda = small("dirichlet_poisson", "gibbs")
+    with pytest.raises(ValueError, match="refit needs a model of the totals of rows: dirichlet_poisson is given these"):
+        bayesnmf.loo(lda, refit=1)
+    drawn = small(method="gibbs").posterior
+    foreign = bayesnmf.from_draws(COUNTS, {"loadings": drawn.loadings, "components": drawn.components})
+    with pytest.raises(ValueError, match=r"refit needs a fit by bayesnmf\.fit of a model by its name"):
+        bayesnmf.loo(foreign, refit=1)
+    with pytest.raises(ValueError, match="refit must be at least 0"):
+        bayesnmf.loo(small(method="gibbs"), refit=-1)
 
 
 def test_leave_one_out_refuses_what_has_no_posterior_draws():

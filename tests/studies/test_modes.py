@@ -102,10 +102,23 @@ def test_scores_can_be_left_out_and_limited_to_the_best_modes():
     assert none.stack is None
     assert not {"held_out", "weight", "elbo_marginal"} & set(none.table)
     assert "held-out" not in repr(none)
+    with pytest.raises(ValueError, match="weighted modes need scores: found none"):
+        none.sample_posterior_predictive()
     two = bayesnmf.modes(BLOCKS, rank=2, starts=STARTS, seed=1, scored=2)
     assert np.isnan(two.table["held_out"]).tolist() == [False, False, True]
     assert np.isnan(two.table["weight"]).tolist() == [False, False, True]
     assert len(two.stack.weights) == 2
+
+
+def test_replicates_of_weighted_modes_are_those_of_each_as_many_as_its_weight_says(found):
+    drawn = found.sample_posterior_predictive(50, seed=3, rows=[4, 0])
+    assert drawn.shape == (50, 2, BLOCKS.shape[1])
+    ends = np.rint(50 * np.cumsum(found.stack.weights)).astype(int)
+    assert ends[-1] == 50
+    for place, (first, last) in enumerate(zip([0, *ends], ends, strict=False)):
+        if last > first:
+            own = found.fits[place].sample_posterior_predictive(last - first, seed=3 + place, rows=[4, 0])
+            np.testing.assert_array_equal(drawn[first:last], own)
 
 
 # --- what the result does not depend on --------------------------------------------------------------

@@ -124,6 +124,13 @@ def check_particles(fit: Any, best: Fit, options: Any, noise: Noise) -> None:
             )
 
 
+def check_has_weights(weights: np.ndarray | None) -> np.ndarray:
+    """Return the weights of modes; refuse modes without any."""
+    if weights is None:
+        raise ValueError("weighted modes need scores: found none; call bayesnmf.modes with scored above 0")
+    return weights
+
+
 def check_consensus(density: Any, neighbourhood: Any, runs: int, movable: int, free: int) -> None:
     """Check the settings of a consensus; refuse one of a single run, or of components that cannot be exchanged."""
     check_positive(density, "density")

@@ -15,7 +15,7 @@ that differs from mode to mode; `elbo_marginal` is tighter. Stacking weights say
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -49,6 +49,7 @@ from bayesnmf.studies.stability.checks import (
     check_consensus,
     check_factorisation,
     check_has_objective,
+    check_has_weights,
     check_mode,
     check_particles,
     check_scored,
@@ -334,6 +335,24 @@ class Modes(Shown):
         check_consensus(density, neighbourhood, len(self.runs), len(movable), len(free))
         pool = pool_components(self.run_components, self.run_sizes, self.runs.index.to_numpy(), free)
         return form_consensus(best, pool, len(self.runs), density, neighbourhood, self.seed)
+
+    def sample_posterior_predictive(
+        self, draws: int = 100, *, seed: int = 0, rows: Iterable[Any] | None = None
+    ) -> Array:
+        """Return replicated counts, (draws, rows, m), of modes together, as many of each as its stacking weight says.
+
+        They are those of `Fit.sample_posterior_predictive`, the first mode's first. Raises ValueError without weights.
+        """
+        seed = check_count(seed, "seed", minimum=0)
+        weights = check_has_weights(None if self.stack is None else self.stack.weights)
+        ends = np.rint(np.cumsum([0.0, *weights]) * check_count(draws, "draws")).astype(int)
+        numbers = np.diff(ends)
+        parts = [
+            fit.sample_posterior_predictive(int(number), seed=seed + place, rows=rows)
+            for place, (fit, number) in enumerate(zip(self.fits, numbers, strict=False))
+            if number
+        ]
+        return np.concatenate(parts)
 
     def evidence(
         self, fit: Fit, *, jobs: int | None = None, progress: ProgressReport | bool | None = None
