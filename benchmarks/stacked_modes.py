@@ -49,7 +49,7 @@ def compare(name: str, rank: int, rows: int, starts: int, number: int) -> None:
     if rows:
         counts = counts.rows(np.sort(np.random.default_rng(0).choice(counts.shape[0], rows, replace=False)))
     totals = np.asarray(counts.matrix.sum(axis=0)).ravel()
-    counts = counts.features(np.sort(np.argsort(-totals)[:FEATURES]))
+    counts = counts[:, np.sort(np.argsort(-totals)[:FEATURES])]
     blocks = blocks_of(counts.shape, number, 0)
     missing = np.zeros(counts.shape, bool)
     for chosen, features in blocks:

@@ -386,7 +386,8 @@ def _leave_out(fit: Fit, scores: _Scores, places: Array, most: int, seed: int, r
 
 def _score_without(fit: Fit, row: int, feature: int, seed: int, tick: ProgressReport) -> tuple[float, float, bool]:
     """Return log p of an entry and its k-hat by a fit in which the entry is missing, and whether that has converged."""
-    counts, options, noise = fit.counts, fit.options, fit.noise
+    counts, noise = fit.counts, fit.noise
+    options: Any = fit.options
     entry = csr_array(([1.0], ([row], [feature])), shape=counts.shape)
     missing = entry if counts.mask is None else counts.mask.missing + entry
     if isinstance(noise, Dispersed) and LEARNED in fit.diagnostics:
