@@ -61,7 +61,7 @@ class RatedCounts(DispersedCounts):
 
     def _part(self, part: Counts, rows: slice) -> Self:
         made = super()._part(part, rows)
-        if self.rates is None or self.in_memory:
+        if self.rates is None or not self.rates.by_block:
             return made
         return made.with_rates(self.rates.of_block(made, self.plain.bounds.index(rows.start), rows.start))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -260,6 +260,7 @@ class BlockRates(Mask):
     reader: Any
     components: Side
     seed: int | None = None
+    by_block: ClassVar[bool] = True
 
     @classmethod
     def at(cls, counts: Any, state: State, seed: int | None = None) -> Self:
@@ -275,7 +276,7 @@ class BlockRates(Mask):
 def rated_problem(problem: Problem, state: State, threads: int | None = None, moving: Array | None = None) -> Problem:
     """Return the problem of counts with rates with those that are expected at a state, of all rows or of some."""
     counts: Any = problem.counts
-    if not counts.in_memory:
+    if state.loadings.add_up is not None:  # whose rows are in files
         return replace(problem, counts=counts.with_rates(BlockRates.at(counts, state), state))
     means, before = EntryMeans.at(counts, state), counts.with_rates_alone.rates
     if counts.has_factors:  # whose mask holds the shares of all entries
@@ -295,7 +296,7 @@ def rated_problem(problem: Problem, state: State, threads: int | None = None, mo
 def with_drawn_rates(problem: Problem, state: State, seed: int, threads: int | None = None) -> Problem:
     """Return the problem with rates drawn given the values of a state, from Gamma(x + 1/α, λ + 1/α)."""
     counts: Any = problem.counts
-    if not counts.in_memory:
+    if state.loadings.add_up is not None:  # whose rows are in files
         return replace(problem, counts=counts.with_rates(BlockRates.at(counts, state, seed)))
     lost, ceilings = np.empty(counts.shape, counts.dtype), np.empty(counts.shape[0])
     rates = EntryRates.at(EntryMeans.at(counts, state), threads, seed)
