@@ -79,6 +79,7 @@ class BatchedCounts(WrappedCounts):
     drawn: bool = False
     known: dict[str, Any] = field(default_factory=dict, repr=False)
     has_factors: ClassVar[bool] = True
+    holds: ClassVar[str] = "noisy"
 
     noise = of_inner("noise")
     learned = of_inner("learned")
@@ -91,6 +92,7 @@ class BatchedCounts(WrappedCounts):
     of_entries = of_inner("of_entries")
     unrated = of_inner("unrated")
     with_rates_alone = of_inner("with_rates_alone")
+    gain_of_rates = of_inner("gain_of_rates")
     spread_of_means = of_inner("spread_of_means")
     log_exposure = of_inner("log_exposure")
 
@@ -100,11 +102,6 @@ class BatchedCounts(WrappedCounts):
         names, given = (noisy.row_names, noisy.feature_names), (noisy.row_exposure, noisy.feature_exposure)
         own: Any = {"noisy": noisy, "shape_of_factors": 1 / FIRST if shape is None else shape, "learns_shape": learned}
         return cls(noisy.matrix, *names, *given, noisy.mask, **own)
-
-    @property
-    def inner(self) -> Any:
-        """The counts inside, with their noise."""
-        return self.noisy
 
     def around(self, inner: Any, rows: Any = None) -> BatchedCounts:
         """Return the same around other counts, or around some rows of these, whose factors are held."""
@@ -199,9 +196,9 @@ class BatchedCounts(WrappedCounts):
         own = factors if geometric is None else geometric
         return self._exposed(self.noisy, factors, geometric=own, state=None, held=not drawn, drawn=drawn)
 
-    def with_rates(self, mask: Mask, ceilings: Array, state: Any = None, gain: float = 0.0) -> BatchedCounts:
+    def with_rates(self, rates: Any, state: Any = None) -> BatchedCounts:
         """Return the same counts with rates of entries, and with the factors that they have."""
-        return self.with_noise(self.noisy.with_rates(mask, ceilings, state, gain))
+        return self.with_noise(self.noisy.with_rates(rates, state))
 
     def with_noise(self, noisy: Any) -> BatchedCounts:
         """Return counts with the same factors around the same counts, whose noise has changed."""
@@ -261,14 +258,6 @@ class BatchedCounts(WrappedCounts):
         noisy, shape, factors, counted = memory
         found = self.around(self.noisy.recalled(noisy)).with_shape(shape)
         return found if factors is None else found._exposed(found.noisy, factors, counted=counted)
-
-    def without_names(self) -> BatchedCounts:
-        """Return the same counts with numbers for names, and with the same factors."""
-        inner = self.noisy.without_names()
-        if inner is self.noisy:
-            return self
-        names: Any = {"row_names": inner.row_names, "feature_names": inner.feature_names}
-        return replace(self, noisy=inner, matrix=inner.matrix, **names)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without what can be computed again."""

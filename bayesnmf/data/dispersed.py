@@ -42,11 +42,6 @@ class DispersedCounts(WrappedCounts):
     def of(cls, plain: Counts, noise: Dispersed, learned: bool, given_totals: bool) -> Self:
         """Return counts with this noise."""
 
-    @property
-    def inner(self) -> Any:
-        """The counts without noise."""
-        return self.plain
-
     def around(self, inner: Counts, rows: Any = None) -> Self:
         """Return the same noise around other counts, or around some rows of these."""
         noise = self.noise if rows is None else self.noise.of_rows(rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array
@@ -22,10 +22,13 @@ class Mask:
         Ones at the entries of the smaller set, in float64, with sorted indices.
     of_missing : bool
         Whether these are the missing entries, or all others.
+    by_block : bool
+        Whether it is made for each block of rows, from its counts.
     """
 
     pattern: csr_array
     of_missing: bool
+    by_block: ClassVar[bool] = False
 
     @classmethod
     def of(cls, missing: csr_array) -> Mask:

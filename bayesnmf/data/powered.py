@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ class PoweredCounts(WrappedCounts):
 
     scaled: Any = None
     power: float = 1.0
+    holds: ClassVar[str] = "scaled"
 
     @classmethod
     def of(cls, counts: Counts, power: float) -> PoweredCounts:
@@ -43,11 +44,6 @@ class PoweredCounts(WrappedCounts):
         names = counts.row_names, counts.feature_names
         more: Any = {"scaled": scaled, "power": power, "batch": counts.batch}
         return cls(scaled.matrix, *names, exposure, counts.feature_exposure, counts.mask, **more)
-
-    @property
-    def inner(self) -> Any:
-        """The counts times the power."""
-        return self.scaled
 
     def around(self, inner: Counts, rows: Any = None) -> PoweredCounts:
         """Return the same power around other scaled counts, or around some rows of these."""

@@ -4,6 +4,7 @@ The entry of a row i and a feature j, with mean λ and dispersion α, has a rate
 Poisson with mean ελ. So given rates, everything is Poisson with the exposure r_i c_j ε_ij of an entry. This is written
 as the exposure r_i C_i of a row, with a ceiling C_i of its rates, of which the entry lacks the share 1 − ε / C: all of
 it where it is missing. What holds for missing entries (`bayesnmf.inference.missing`) holds for shares of entries, too.
+Rates are found where they are asked for; those of counts on disk, in each block again.
 The probability of the counts is
 
     log p = ΣL(x, 1, α) + x log λ − (x + 1/α) log(1 + αλ) − log x!          L(x, 1, α) = Σ_{t<x} log(1 + αt)
@@ -19,7 +20,6 @@ import numpy as np
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.dispersed import DispersedCounts
-from bayesnmf.data.mask import Mask
 from bayesnmf.noise.abilities import Dispersed
 from bayesnmf.types import Array
 
@@ -30,17 +30,14 @@ class RatedCounts(DispersedCounts):
 
     Attributes
     ----------
+    rates : Mask or None
+        Shares that entries lack of the ceilings of their rows, with these (`bayesnmf.inference.rates`).
     state : State or None
-        State that the rates are those of (`bayesnmf.inference.rates`).
-    gain : float
-        What the distribution of the rates adds to the objective, in nats.
-    ceilings : ndarray (n,), or None
-        Largest rate of each row.
+        State that the rates are expected at.
     """
 
+    rates: Any = None
     state: Any = None
-    gain: float = 0.0
-    ceilings: Array | None = None
     has_entry_rates: ClassVar[bool] = True
 
     @classmethod
@@ -55,14 +52,40 @@ class RatedCounts(DispersedCounts):
         """The same counts without rates."""
         return self.around(self.plain)
 
-    def with_rates(self, mask: Mask, ceilings: Array, state: Any = None, gain: float = 0.0) -> Self:
-        """Return the same counts with rates: a mask of what entries lack of the ceilings (n,) of their rows."""
-        exposure = ceilings * self.plain.row_factor[:, 0]
-        more: Any = {"mask": mask, "state": state, "gain": gain, "ceilings": ceilings}
-        made = replace(self, row_exposure=exposure, **more)
+    def with_rates(self, rates: Any, state: Any = None) -> Self:
+        """Return the same counts with rates: a mask of what entries lack of the ceilings of their rows."""
+        made = replace(self, mask=rates, rates=rates, state=state)
         if "log_sizes" in vars(self):  # which no rate changes
             vars(made)["log_sizes"] = self.log_sizes
         return made
+
+    def _part(self, part: Counts, rows: slice) -> Self:
+        made = super()._part(part, rows)
+        if self.rates is None or not self.rates.by_block:
+            return made
+        return made.with_rates(self.rates.of_block(made, self.plain.bounds.index(rows.start), rows.start))
+
+    def empty_block(self, first: int, last: int) -> Self:
+        """Return these rows, whose counts are read if they have rates, which depend on them."""
+        return super().empty_block(first, last) if self.rates is None else self.block(first, last)
+
+    @cached_property
+    def row_weights(self) -> Array | None:
+        """Exposure of the rows times their ceilings, (n,), or None if it is 1 for all."""
+        if self.rates is None:
+            return super().row_weights
+        exposure: Array = self.rates.ceilings * self.plain.row_factor[:, 0]
+        return None if np.all(exposure == 1) else exposure
+
+    @property
+    def exposures_move(self) -> bool:
+        """Whether exposures may have changed since a pass over the rows has written the loadings."""
+        return True
+
+    @property
+    def gain_of_rates(self) -> float:
+        """What the distribution of the rates adds to the objective, in nats."""
+        return 0.0 if self.rates is None else float(self.rates.gain)
 
     def waits_for(self, state: Any, moving: Array | None) -> bool:
         """Return whether rates are to be those of a state."""
@@ -105,5 +128,9 @@ class RatedCounts(DispersedCounts):
 
     @property
     def log_noise(self) -> float:
-        """What the noise adds to the log-likelihood, and to the log prior if the dispersion is learned, in nats."""
-        return self.log_prior + self.log_sizes + self.gain
+        """What the noise adds to the log-likelihood beside rates, and to the log prior of what is learned, in nats."""
+        return self.log_prior + self.log_sizes
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without that of the rates, which are made where they are asked for."""
+        return {**super().__getstate__(), "state": None}

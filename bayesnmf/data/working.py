@@ -88,6 +88,11 @@ class Working:
         """Whether exposures may have changed since a pass over the rows has written the loadings."""
         return bool(self.learned)
 
+    @property
+    def gain_of_rates(self) -> float:
+        """What the distribution of rates of entries adds to the objective, in nats."""
+        return 0.0
+
     def waits_for(self, state: Any, moving: Array | None) -> bool:
         """Return whether rates are to be those of a state, or of its rows that are `moving` (n,)."""
         return False

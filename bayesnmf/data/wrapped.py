@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -24,7 +24,15 @@ def of_inner(name: str) -> Any:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WrappedCounts(Counts):
-    """Counts around others, with the same numbers and names, and exposures and a likelihood of their own."""
+    """Counts around others, with the same numbers and names, and exposures and a likelihood of their own.
+
+    Attributes
+    ----------
+    holds : str
+        Name of the attribute that is the counts inside.
+    """
+
+    holds: ClassVar[str] = "plain"
 
     in_memory = of_inner("in_memory")
     rows_held = of_inner("rows_held")
@@ -45,9 +53,9 @@ class WrappedCounts(Counts):
     store = of_inner("store")
 
     @property
-    @abstractmethod
     def inner(self) -> Any:
         """The counts inside."""
+        return getattr(self, self.holds)
 
     @abstractmethod
     def around(self, inner: Any, rows: Any = None) -> Self:
@@ -91,7 +99,10 @@ class WrappedCounts(Counts):
     def without_names(self) -> Self:
         """Return the same counts with numbers for names, where they may be sent elsewhere."""
         inner = self.inner.without_names()
-        return self if inner is self.inner else self.around(inner)
+        if inner is self.inner:
+            return self
+        names = {"row_names": inner.row_names, "feature_names": inner.feature_names}
+        return replace(self, matrix=inner.matrix, **{**names, self.holds: inner})
 
     def completed(self, means: Any) -> Self:
         """Return the counts without a mask, with means of rank one, or zeros, in place of missing entries."""

@@ -18,7 +18,7 @@ from scipy.special import digamma
 
 from bayesnmf.data.batched import TINY
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.rates import EntryMeans, in_row_blocks, rated_problem
+from bayesnmf.inference.rates import EntryMeans, rated_problem, sum_of_row_blocks
 from bayesnmf.inference.side import empty_side, spread_at
 from bayesnmf.kernels.cpu.clusters import expected_clusters
 from bayesnmf.types import Array
@@ -107,7 +107,7 @@ def _counted(problem: Problem, state: State, threads: int | None) -> Counted:
             given = _with_means(problem, logs)
             own: Any = given.counts
 
-            means = EntryMeans.at(given, state)
+            means = EntryMeans.at(own, state)
 
             def sums(rows: slice) -> Array:
                 x, rho, _ = means.beside(rows)
@@ -115,7 +115,7 @@ def _counted(problem: Problem, state: State, threads: int | None) -> Counted:
                 found: Array = own.batches.rows(rows).sums(rates * rho)
                 return found
 
-            return own.of_batches, np.sum(in_row_blocks(own.shape, sums, threads), axis=0) / own.factors
+            return own.of_batches, sum_of_row_blocks(own.shape, sums, threads) / own.factors
 
         return with_rates
     means = means_of_batches(problem, state)

@@ -28,13 +28,14 @@ from bayesnmf.data.batched import OF_FACTORS, BatchedCounts
 from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.rates import EntryMeans, in_row_blocks
+from bayesnmf.inference.rates import EntryMeans, in_row_blocks, sum_of_row_blocks
 from bayesnmf.inference.side import spread_at
 from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_entries
 from bayesnmf.noise.abilities import LEAST
 from bayesnmf.noise.negative_binomial import SMALL, exposure_of, log_rising
 from bayesnmf.types import Array
 
+Terms = Callable[[Array, Array, Array], tuple[Array, ...]]  # of x, ρ and the dispersion of entries
 LONGEST, NEAR, MOST = 1.0, 0.02, 20  # longest step in log s, step at which the first search ends, most of its steps
 
 
@@ -225,48 +226,58 @@ class RateEvidence(Evidence):
     Attributes
     ----------
     counts : RatedCounts
-    means : EntryMeans
-        ρ of `bayesnmf.inference.rates`, 0 at missing entries. Where it is not the mean, it is that of the dispersion of
-        the state, as the derivative is that of the bound then.
-    threads : int or None
+    sums : callable
+        Function of dispersions, and of one that returns terms of x, ρ and the dispersion, that returns the sums of
+        these over the entries of each dispersion, (terms, dispersions). ρ is that of `bayesnmf.inference.rates`, 0 at
+        missing entries. Where it is not the mean, it is that of the dispersion of the state, as the derivative is that
+        of the bound then.
     """
 
     counts: RatedCounts
-    means: EntryMeans
-    threads: int | None = None
+    sums: Callable[[Array, Terms], Array]
 
     @classmethod
     def at(cls, problem: Problem, state: State, threads: int | None) -> RateEvidence:
         """Return what a state says of the dispersion."""
         counts: Any = problem.counts
-        return cls(counts, EntryMeans.at(problem, state), threads)
+        by_row = counts.noise.by == "row"
 
-    def _sums(self, s: Array, terms: Callable[[Array, Array, Array], tuple[Array, ...]]) -> Array:
-        """Return sums of terms of x, ρ and the dispersion over the entries of each dispersion, (terms, dispersions)."""
-        counts = self.counts
-        axis: Any = {None: (1, 2), "row": 2}.get(counts.noise.by, 1)
+        def sums(s: Array, terms: Terms) -> Array:
+            def of_rows(part: Problem, here: State, rows: slice) -> Array:
+                return _sums_of_terms(part.counts, here, s[rows] if by_row else s, terms, threads)
 
-        def work(rows: slice) -> Array:
-            x, rho, _ = self.means.beside(rows)
-            found = np.stack(terms(x, rho, counts.of_entries(s, rows)))
-            found = found.sum(axis=axis).reshape(len(found), -1)
-            return found if counts.noise.groups is None else _pooled(found, counts)
+            return problem.over_rows(state, of_rows, _beside if by_row else operator.add, reads=True)
 
-        parts = in_row_blocks(counts.shape, work, self.threads)
-        return np.concatenate(parts, axis=1) if counts.noise.by == "row" else np.sum(parts, axis=0)
+        return cls(counts, sums)
 
     def log_likelihood(self, s: Array) -> Array:
         """Return f, for each dispersion."""
         noise: Any = self.counts.noise
         sizes = _pooled(noise.sums_of_sizes(self.counts, s)[:, 0], self.counts)
-        return np.asarray(sizes + self._sums(s, lambda *entry: (noise.log_terms(*entry),))[0])
+        return np.asarray(sizes + self.sums(s, lambda *entry: (noise.log_terms(*entry),))[0])
 
     def derivatives(self, s: Array) -> tuple[Array, Array]:
         """Return the first and the second derivative of f in the logarithm of the dispersion."""
         noise: Any = self.counts.noise
         _, first, second = (_pooled(each, self.counts) for each in noise.sums_of_sizes(self.counts, s).T)
-        slope, bend = self._sums(s, noise.derivatives_of_terms)
+        slope, bend = self.sums(s, noise.derivatives_of_terms)
         return first + slope, first - second + bend
+
+
+def _sums_of_terms(counts: Any, state: State, s: Array, terms: Terms, threads: int | None) -> Array:
+    """Return sums of terms of x, ρ and the dispersion over the entries of each dispersion, (terms, dispersions)."""
+    means = EntryMeans.at(counts, state)
+    axis: Any = {None: (1, 2), "row": 2}.get(counts.noise.by, 1)
+
+    def work(rows: slice) -> Array:
+        x, rho, _ = means.beside(rows)
+        found = np.stack(terms(x, rho, counts.of_entries(s, rows)))
+        found = found.sum(axis=axis).reshape(len(found), -1)
+        return found if counts.noise.groups is None else _pooled(found, counts)
+
+    if counts.noise.by == "row":
+        return np.concatenate(in_row_blocks(counts.shape, work, threads), axis=1)
+    return sum_of_row_blocks(counts.shape, work, threads)
 
 
 def evidence_at(problem: Problem, state: State, threads: int | None) -> Evidence:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.side import Draw, MeanField, Side, Summary, empty_side
+from bayesnmf.inference.side import Draw, MeanField, Side, Summary
 from bayesnmf.kernels.cpu.draws import gamma_draws, poisson_draws
 from bayesnmf.priors import Distribution
 from bayesnmf.types import Array
@@ -53,14 +53,8 @@ def missing_exposure_of_loadings(problem: Problem, components: Side) -> Array:
     return np.asarray(mask.sums_by_row(exposed.T) * problem.counts.row_factor)
 
 
-def missing_exposure_of_components(problem: Problem, loadings: Side) -> Array:
-    """Return c_j Σ r_i θ_ik over the rows in which each feature is missing, (K, m)."""
-    sums = problem.over_rows(State(loadings, empty_side()), _exposed_where_missing, reads=False)
-    return np.asarray(sums.T * problem.counts.feature_factor)
-
-
-def _exposed_where_missing(part: Problem, here: State, rows: slice) -> Array:
-    """Return Σ r_i θ_ik over the rows in which each feature is missing, (m, K)."""
+def exposed_where_missing(part: Problem, here: State, rows: slice) -> Array:
+    """Return Σ r_i θ_ik over some rows in which each feature is missing, (m, K)."""
     mask: Any = part.counts.mask
     sums: Array = mask.sums_by_feature(part.counts.exposed_loadings(here.loadings.matrix))
     return sums
@@ -136,14 +130,11 @@ def observed_shares(problem: Problem, U: Array, V: Array) -> Array:
     return np.maximum(1.0 - mask.products_by_row(U, V), np.finfo(np.float64).tiny)
 
 
-def gain_of_missing(problem: Problem, state: State) -> float:
-    """Return what the objective gains since missing entries have no exposure, in nats."""
-    return problem.over_rows(state, _gain_of_rows, reads=False)
-
-
-def _gain_of_rows(part: Problem, here: State, rows: slice) -> float:
+def gain_of_missing(part: Problem, here: State, rows: slice) -> float:
+    """Return what the objective gains since missing entries of some rows have no exposure, in nats."""
     counts, mask = part.counts, part.counts.mask
     loadings, components = here.loadings.matrix, counts.exposed_components(here.components.matrix).T
     if part.loadings_prior.support == "simplex":
         return float(-(counts.row_totals * np.log(observed_shares(part, loadings, components))).sum())
-    return float(mask.products_by_row(counts.exposed_loadings(loadings), components).sum())  # type: ignore[union-attr]
+    gain = counts.gain_of_rates  # which is found with the exposures of rows, if it is asked for before these
+    return gain + float(mask.products_by_row(counts.exposed_loadings(loadings), components).sum())  # type: ignore[union-attr]

@@ -14,14 +14,14 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.inference.batch_factors import problem_at
 from bayesnmf.inference.missing import (
     differs,
+    exposed_where_missing,
     exposure_given_totals,
     gain_of_missing,
     imputes,
-    missing_exposure_of_components,
     missing_exposure_of_loadings,
     with_missing_totals,
 )
-from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.problem import OfRows, Problem, State
 from bayesnmf.inference.side import Side, Summary, empty_side, spread_at
 from bayesnmf.kernels.cpu.allocation import Sides, Totals, expected_allocations, gathers_columns
 from bayesnmf.kernels.cpu.dense import dense_allocations, is_dense
@@ -129,22 +129,34 @@ def exposure_of_loadings(problem: Problem, components: Side) -> Array:
 
 def exposure_of_components(problem: Problem, loadings: Side) -> Array:
     """Return c_j Σ_i r_i θ_ik, (K, 1 or m), with the exposures r of rows and c of features."""
-    sums = _exposed_sums_of_loadings(problem, loadings)[:, None]
-    exposure = sums * problem.counts.feature_factor
-    if problem.counts.mask is not None and not imputes(problem, "components"):
-        exposure = exposure_left(exposure, missing_exposure_of_components(problem, loadings))
+    counts = problem.counts
+    left_out = counts.mask is not None and not imputes(problem, "components")
+    given = problem, State(loadings, empty_side())
+    sums, missing = _exposed_sums_and(*given, exposed_where_missing if left_out else None)
+    exposure = sums[:, None] * counts.feature_factor
+    if left_out:
+        exposure = exposure_left(exposure, missing.T * counts.feature_factor)
     return exposure.astype(loadings.dtype)
 
 
-def _exposed_sums_of_loadings(problem: Problem, loadings: Side) -> Array:
-    """Return Σ_i r_i θ_ik, (K,), with exposures that may have changed since a pass has written the loadings."""
+def _exposed_sums_and(problem: Problem, state: State, work: OfRows[Any] | None) -> tuple[Array, Any]:
+    """Return Σ_i r_i θ_ik, (K,), and what is found in all rows, or 0: in one pass where exposures may have moved.
 
-    def of_rows(part: Problem, here: State, rows: slice) -> Array:
-        return here.loadings.exposed_sums(1, part.counts.row_weights)
+    They have if they are others than when a pass over the rows has written the loadings.
+    """
+
+    def of_rows(part: Problem, here: State, rows: slice) -> tuple[Array, Any]:
+        found = 0.0 if work is None else work(part, here, rows)
+        return here.loadings.exposed_sums(1, part.counts.row_weights), found
 
     if problem.counts.exposures_move:
-        return problem.over_rows(State(loadings, empty_side()), of_rows, reads=False)
-    return loadings.exposed_sums(1, problem.counts.row_weights)
+        return problem.over_rows(state, of_rows, _add_both, reads=False)
+    sums = state.loadings.exposed_sums(1, problem.counts.row_weights)
+    return sums, 0.0 if work is None else problem.over_rows(state, work, reads=False)
+
+
+def _add_both(one: tuple[Any, Any], two: tuple[Any, Any]) -> tuple[Any, Any]:
+    return one[0] + two[0], one[1] + two[1]
 
 
 def exposure_left(exposure: Array, missing: Array) -> Array:
@@ -266,10 +278,9 @@ def objective(problem: Problem, state: State, loglik: float) -> float:
     if components.log_shift is not None:
         loglik += float((counts.feature_totals * components.log_shift.ravel()).sum())
     loglik += counts.log_exposure + counts.log_noise
-    sums = _exposed_sums_of_loadings(problem, loadings), components.exposed_sums(0, counts.feature_weights)
-    exposure = float(sums[0] @ sums[1])
-    if counts.mask is not None:
-        loglik += gain_of_missing(problem, state)
+    sums, gain = _exposed_sums_and(problem, state, None if counts.mask is None else gain_of_missing)
+    loglik += gain
+    exposure = float(sums @ components.exposed_sums(0, counts.feature_weights))
     constant = counts.log_factorial if problem.constant else 0.0
     return float(loglik - exposure - constant + loadings.penalty + components.penalty)
 

@@ -335,9 +335,15 @@ class NegativeBinomial(WithRates):
             x, times = counts.sizes
             L, W, V = sums_of_entries(x, np.ones(len(x)), float(dispersions[0])).T
             return np.array([[times @ L, times @ (x - W), times @ (x - 2 * W + V)]])
-        matrix = counts.transposed if self.by_feature else counts.matrix
-        ones, s = [np.ones((length, 1)) for length in matrix.shape], self.of_lines(dispersions)
-        return cluster_sums(matrix, ones[0], ones[1].T, (np.asarray(s), None))
+        s = np.asarray(self.of_lines(dispersions))
+
+        def of_lines(rows: slice, part: Any) -> Array:
+            matrix, own = (part.transposed, s) if self.by_feature else (part.matrix, s[rows])
+            ones = [np.ones((length, 1)) for length in matrix.shape]
+            return cluster_sums(matrix, ones[0], ones[1].T, (own, None))
+
+        found = [of_lines(rows, part) for rows, part in counts.plain.parts()]
+        return np.sum(found, axis=0) if self.by_feature else np.concatenate(found)
 
     def log_terms(self, x: Array, rho: Array, s: Array) -> Array:
         """Return −(x + 1/α) log(1 + αρ)."""

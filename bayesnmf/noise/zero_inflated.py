@@ -155,8 +155,10 @@ class ZeroInflated(WithRates):
 
     def drawn_rates(self, x: Array, means: Array, s: Array, seed: int, first: int) -> Array:
         """Draw which zeros are of the second kind; rates of the first kind are 0."""
-        second = np.exp(np.log1p(-s) - means - np.logaddexp(np.log(s), np.log1p(-s) - means))
-        drawn = np.random.default_rng([seed, first]).random(x.shape) < second
+        from bayesnmf.kernels.cpu.draws import gamma_draws
+
+        log_second = np.log1p(-s) - means - np.logaddexp(np.log(s), np.log1p(-s) - means)
+        drawn = gamma_draws(np.ones_like(means), seed, 1, first_row=first) > -log_second  # exponential draws
         return np.where(x > 0, 1.0, drawn)
 
     def log_terms(self, x: Array, rho: Array, s: Array) -> Array:

@@ -197,9 +197,10 @@ FITTED_BY = Need(
     "{r.method!r}", "use method='vi', or leave noise out", "a method that fits it",
 )  # fmt: skip
 ENTRY_RATES = Need(
-    f"a rate of every entry in memory, of {MOST_RATES:,} at most",
-    lambda r: r.counts.rows_held and r.counts.shape[0] * r.counts.shape[1] <= MOST_RATES,
-    lambda r: _size_of(r.counts), "use noise='nb1', or fewer rows or features, read into memory",
+    f"a rate of every entry, of {MOST_RATES:,} at most in memory",
+    lambda r: not r.counts.rows_held or r.counts.shape[0] * r.counts.shape[1] <= MOST_RATES,
+    lambda r: _size_of(r.counts),
+    "use noise='nb1', fewer rows or features, or bayesnmf.Blocks(file), of which rates are made block by block",
 )  # fmt: skip
 ONE_DISPERSION = Need(
     "a dispersion of all entries or of each row", lambda r: not r.noise.by_feature, "those of each {r.noise.by}",
@@ -247,7 +248,7 @@ def _first_fraction(matrix: Any) -> str:
 
 def _size_of(counts: Any) -> str:
     n, m = counts.shape
-    return f"{n:,} × {m:,} = {n * m:,}{'' if counts.rows_held else f' beside {counts.nnz:,} nonzeros on disk'}"
+    return f"{n:,} × {m:,} = {n * m:,}"
 
 
 def _flat_side(r: Request) -> str:
@@ -279,6 +280,12 @@ def _use_plain(r: Request) -> str:
 
 NO_RATES = Need("a noise without rates of entries", lambda r: not RATES.has(r), "noise={r.noise.word!r}",
                 "use noise='nb1'")  # fmt: skip
+NO_BATCH = Need("counts without batch", lambda r: not BATCH.has(r), "batches", "leave batch out")
+NO_SECOND_START = Need(
+    "a noise that is known, or says nothing of zeros whose means are large",
+    lambda r: r.noise.known or not r.noise.hides_means,
+    "noise={r.noise.word!r}, which begins from the counts above 0 alone, too", "use noise='nb2'",
+)  # fmt: skip
 NOT_OF_ROWS = Need("one dispersion, or one for each feature", lambda r: r.noise.by != "row", "dispersions of rows",
                    "give bayesnmf.NegativeBinomial(dispersion=None)")  # fmt: skip
 KNOWN_POWER = Need(
@@ -373,6 +380,9 @@ RULES: tuple[Rule, ...] = (
     Rule(RATES & WITH_POSTERIOR, PROPER_LOADINGS, "with which the posterior may not exist"),
     Rule(RATES, WITH_SCALE, "and rates of entries change the totals of rows"),
     Rule(RATES, ENTRY_RATES),
+    Rule(RATES & ON_DISK & by("gibbs"), ALLOCATIONS, "as the other holds exposures of all rows", cure=IN_MEMORY),
+    Rule(RATES & ON_DISK, NO_BATCH, "whose factors are found with the rates of all entries", cure=IN_MEMORY),
+    Rule(RATES & ON_DISK & by("map", "vi"), NO_SECOND_START, cure="give the share, or use method='gibbs'"),
     Rule(
         DISPERSED & GIVEN_TOTALS, methods(*FACTORED, "smc"), "which has no program of it",
         cure="use method='vi' or 'gibbs', or model='gamma_poisson'",

@@ -176,6 +176,8 @@ def fault_of_sampling(fit: FitRecord, draws: int = DRAWS, part: str = "entries")
     loadings: Any = fit.priors.loadings
     if fit.noise.has_entry_rates and loadings.support != "positive":
         return "its loadings are proportions, and its entries have rates; use method='gibbs'"
+    if fit.noise.has_entry_rates and not fit.counts.rows_held:
+        return "its counts are on disk, and its entries have rates; use method='gibbs', or read counts into memory"
     return fault_of_parts(fit.counts, fit.priors, fit.rank, draws, part)
 
 

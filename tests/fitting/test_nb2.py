@@ -19,6 +19,7 @@ from bayesnmf.data.powered import working_counts
 from bayesnmf.fitting.problems import draws_problem, point_or_mean_field
 from bayesnmf.inference.checkpoints.exact import from_bytes, recall, to_bytes
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
+from bayesnmf.inference.rates import EntryMeans
 from bayesnmf.inference.sampling import gibbs
 from bayesnmf.inference.sampling.clusters import DrawnBeside
 from bayesnmf.inference.sampling.gibbs import Allocating, Entries, sweep
@@ -139,13 +140,13 @@ def test_exposures_and_totals_are_those_of_rates(model, method, mask):
     means, phi = rows[:, None] * (U @ V), 1 / 0.1
     found = with_rates_at(problem, state)
     counts = found.counts
-    rates = counts.ceilings[:, None] * (1 - counts.mask.lost)
+    rates = counts.rates.ceilings[:, None] * (1 - counts.mask.lost)
     np.testing.assert_allclose(rates, np.where(seen, (COUNTS + phi) / (means + phi), 0), rtol=1e-12, atol=1e-12)
     exposure = exposure_of_loadings(found, state.components)
     np.testing.assert_allclose(np.broadcast_to(exposure, (N, K)), rows[:, None] * (rates @ V.T), rtol=1e-10, atol=1e-10)
     assert not given_totals(found, state, "loadings", np.zeros((N, K))).any()
     imputes = (method, model) == ("map", "gamma_poisson")
-    whole = counts.ceilings[:, None] * np.ones(M) if imputes else rates
+    whole = counts.rates.ceilings[:, None] * np.ones(M) if imputes else rates
     exposure = exposure_of_components(found, state.loadings)
     np.testing.assert_allclose(np.broadcast_to(exposure, (K, M)), (rows[:, None] * U).T @ whole, rtol=1e-10)
     left = (whole - rates) * seen.any(axis=1)[:, None] * rows[:, None]
@@ -208,11 +209,11 @@ def test_a_mask_of_nothing_changes_no_bit(model, method):
 @pytest.mark.parametrize("method", ["map", "vi"])
 def test_derivatives_of_the_log_likelihood_are_those_of_differences(by, method):
     problem, state = state_at("poisson", method, True, by)
-    evidence = evidence_at(problem, state, 1)
+    evidence, counts = evidence_at(problem, state, 1), with_rates_at(problem, state).counts
+    rates, means = counts.rates.ceilings[:, None] * (1 - counts.mask.lost), EntryMeans.at(problem.counts, state)
     assert evidence.log_likelihood(problem.counts.dispersions).sum() == pytest.approx(
-        with_rates_at(problem, state).counts.log_noise - problem.counts.log_prior
-        - (evidence.means.beside(slice(None))[1] * with_rates_at(problem, state).counts.ceilings[:, None]
-           * (1 - with_rates_at(problem, state).counts.mask.lost)).sum(),
+        counts.log_noise + counts.gain_of_rates - problem.counts.log_prior
+        - (means.beside(slice(None))[1] * rates).sum(),
         rel=1e-10,
     )  # fmt: skip
     for scale in (1e-7, 1e-3, 1.0, 30.0):

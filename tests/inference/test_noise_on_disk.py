@@ -10,7 +10,19 @@ from scipy.sparse import csr_matrix
 from suites import mostly_long
 
 import bayesnmf
-from bayesnmf import MAP, VI, Blocks, Checkpoint, Dirichlet, Gamma, Gibbs, NegativeBinomial, Priors, Quasi
+from bayesnmf import (
+    MAP,
+    VI,
+    Blocks,
+    Checkpoint,
+    Dirichlet,
+    Gamma,
+    Gibbs,
+    NegativeBinomial,
+    Priors,
+    Quasi,
+    ZeroInflated,
+)
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.mask import GroupMask, Mask
@@ -32,6 +44,7 @@ X[:, 7] = 0
 LOST = RNG.random(X.shape) < 0.15
 LOST[11], LOST[:, 9] = True, True  # a row and a feature that nobody has looked at
 SCALES = Priors(Gamma(0.5, 0.1), Gamma(0.7, 0.2))
+MARGINAL = Gibbs(algorithm="marginal")
 TOPICS = Priors(Dirichlet(0.3), Dirichlet(0.4))
 
 
@@ -73,6 +86,9 @@ def options_of(method, **more):
 
 
 ONE, BY_ROW, BY_FEATURE = (NegativeBinomial(dispersion=each) for each in (None, "row", "feature"))
+RATED, RATED_BY_ROW, RATED_BY_FEATURE = (
+    NegativeBinomial("quadratic", dispersion=each) for each in (None, "row", "feature")
+)
 NOISY = [
     ("poisson", "map", "nb1", {}),
     ("gamma_poisson", "vi", BY_ROW, {}),
@@ -95,10 +111,17 @@ NOISY = [
     ("dirichlet_poisson", "map", Quasi(1.3), {"algorithm": "scd"}),
     ("gamma_poisson", "vi", BY_FEATURE, {"start": "descent"}),
     ("gamma_poisson", "vi", "quasi", {"start": "descent"}),
+    ("gamma_poisson", "vi", RATED_BY_FEATURE, {"priors": SCALES}),
+    ("poisson", "map", RATED, {}),
+    ("gamma_poisson", "vi", RATED_BY_ROW, {"algorithm": "settled"}),
+    ("gamma_poisson", "vi", NegativeBinomial("quadratic", 0.3), {"extrapolate": True}),
+    ("dirichlet_gamma", "map", RATED_BY_ROW, {}),
+    ("hierarchical_poisson", "vi", RATED, {"learn": ("components",)}),
+    ("gamma_poisson", "vi", ZeroInflated(0.2), {"start": "descent"}),
 ]
 
 
-@pytest.mark.parametrize(("model", "method", "noise", "options"), mostly_long(NOISY, [*range(6), 15, 16]))
+@pytest.mark.parametrize(("model", "method", "noise", "options"), mostly_long(NOISY, [*range(6), 15, 16, 21, 22]))
 def test_noisy_iterates_are_those_in_memory(blocks, model, method, noise, options):
     """To rounding: 1e-14 of the trace. Exposures of an older dispersion would change the trace in its first digit."""
     same(*(fitted(counts, model, method, options_of(method, **options), noise=noise) for counts in (blocks, X)))
@@ -123,10 +146,12 @@ MASKED = [
     ("gamma_poisson", "vi", "poisson", {"start": "descent"}),
     ("poisson", "map", BY_ROW, {"algorithm": "ccd", "priors": SMOOTH}),
     ("dirichlet_poisson", "vi", Quasi(1.3), {"start": "descent"}),
+    ("gamma_poisson", "vi", RATED_BY_ROW, {}),
+    ("poisson", "map", RATED, {}),
 ]
 
 
-@pytest.mark.parametrize(("model", "method", "noise", "options"), mostly_long(MASKED, [*range(7), 14, 15]))
+@pytest.mark.parametrize(("model", "method", "noise", "options"), mostly_long(MASKED, [*range(7), 14, 15, 18]))
 @pytest.mark.parametrize("most", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_masked_iterates_are_those_in_memory(blocks, model, method, noise, options, most):
     """Where few entries are missing, and where few are not, as patterns of either are kept.
@@ -178,12 +203,17 @@ def test_totals_are_those_of_observed_entries(blocks):
             ("gamma_poisson", BY_ROW, LOST, SCALES),
             ("dirichlet_gamma", "poisson", LOST, None),
             ("gamma_poisson", "poisson", LOST, None),
+            ("gamma_poisson", RATED, None, SCALES),
+            ("gamma_poisson", RATED_BY_ROW, LOST, None),
+            ("gamma_poisson", RATED_BY_FEATURE, None, SCALES),
+            ("dirichlet_gamma", RATED, None, None),
+            ("gamma_poisson", "zip", None, SCALES),
         ],
-        3,
+        [0, 1, 2, 7, 8],
     ),
 )
 def test_noisy_and_masked_chains_are_those_in_memory(blocks, model, noise, missing, priors):
-    """Whatever the blocks: clusters, counts of missing entries and exposures belong to rows of the whole."""
+    """Whatever the blocks: clusters, rates, counts of missing entries and exposures belong to rows of the whole."""
     compare_chains(blocks, model, noise, missing, "allocations", priors)
 
 
@@ -219,7 +249,7 @@ def compare_chains(blocks, model, noise, missing, algorithm, priors):
         np.testing.assert_allclose(each.trace, two.trace, rtol=1e-11)
         np.testing.assert_allclose(each.loadings, two.loadings, rtol=1e-9)
         np.testing.assert_allclose(each.components, two.components, rtol=1e-9)
-    if noise in (BY_ROW, BY_FEATURE):
+    if two.statistics:
         np.testing.assert_allclose(one.statistics["dispersion"], two.statistics["dispersion"], rtol=1e-9)
 
 
@@ -253,6 +283,8 @@ def killed_at(step, monkeypatch, run):
     [
         ("vi", options_of("vi", max_iter=2), {"noise": BY_ROW, "missing": LOST}, 3),
         ("gibbs", Gibbs(start="random", chains=1, warmup=1, draws=3, keep="draws"), {"noise": ONE}, 3),
+        ("gibbs", Gibbs(start="random", chains=1, warmup=1, draws=3, keep="draws"), {"noise": RATED}, 3),
+        ("vi", options_of("vi", max_iter=2), {"noise": RATED_BY_FEATURE}, 3),
         (
             "gibbs",
             Gibbs(start="random", chains=1, warmup=1, draws=3, keep="draws", algorithm="marginal", priors=SCALES),
@@ -283,7 +315,9 @@ def test_noisy_fits_on_disk_go_on_and_are_saved(blocks, monkeypatch, tmp_path, m
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("given", [{"noise": BY_ROW}, {"missing": LOST}], ids=["noise", "missing"])
+@pytest.mark.parametrize(
+    "given", [{"noise": BY_ROW}, {"noise": RATED}, {"missing": LOST}], ids=["clusters", "rates", "missing"]
+)
 def test_what_is_asked_of_a_fit_is_that_in_memory(blocks, given):
     one, two = (fitted(counts, "gamma_poisson", "vi", options_of("vi"), **given) for counts in (blocks, X))
     for ask in (
@@ -292,23 +326,30 @@ def test_what_is_asked_of_a_fit_is_that_in_memory(blocks, given):
         bayesnmf.elbo_augmented,
         lambda fit: bayesnmf.elbo_marginal(fit, 3)[0],
         lambda fit: fit.transform(X[:9]),
-        lambda fit: fit.expected(features=fit.feature_names[3:6]).to_numpy(),
-        lambda fit: fit.expected(rows=fit.row_names[70:75]).to_numpy(),
         lambda fit: fit.project(blocks if fit is one else X).loadings,
     ):
         np.testing.assert_allclose(ask(one), ask(two), rtol=1e-11)
+    if one.noise.has_entry_rates:  # whose chains around a fit need counts in memory
+        with pytest.raises(ValueError, match="its counts are on disk, and its entries have rates"):
+            one.with_intervals("sampled")
+        return
+    for lines in ({"features": one.feature_names[3:6]}, {"rows": one.row_names[70:75]}):
+        np.testing.assert_allclose(one.expected(**lines).to_numpy(), two.expected(**lines).to_numpy(), rtol=1e-11)
 
 
 @pytest.mark.parametrize(
-    ("given", "rule"),
+    ("method", "given", "rule"),
     [
+        ("map", {"noise": "zip"}, "noise='zip' and counts on disk and .* need a noise that is known, or says nothing"),
+        ("gibbs", {"noise": "nb2", "options": MARGINAL}, r"need bayesnmf.Gibbs\(algorithm='allocations'\)"),
+        ("vi", {"noise": "nb2", "batch": np.arange(N) % 2}, "need counts without batch: found batches, whose factors"),
         (
-            {"noise": "nb2"},
-            "noise='nb2' needs a rate of every entry.*83 × 40 = 3,320 beside .* nonzeros on disk",
+            "map",
+            {"missing": "zeros"},
+            "missing='zeros' needs counts in memory, as the places of all nonzeros take 12 bytes",
         ),
-        ({"missing": "zeros"}, "missing='zeros' needs counts in memory, as the places of all nonzeros take 12 bytes"),
     ],
 )
-def test_what_noise_and_masks_on_disk_do_not_have_is_refused_by_name(blocks, given, rule):
+def test_what_noise_and_masks_on_disk_do_not_have_is_refused_by_name(blocks, method, given, rule):
     with pytest.raises(ValueError, match=rule):
-        fitted(blocks, "gamma_poisson", "map", options_of("map"), **given)
+        fitted(blocks, "gamma_poisson", method, **{"options": None, **given})

@@ -345,6 +345,16 @@ class BlockedCounts(Counts):
         totals: Array = self._factored(self.totals.feature_totals)
         return totals
 
+    @cached_property
+    def sizes(self) -> tuple[Array, Array]:
+        """The different counts above 0, and how many there are of each: a pass over the counts on first use."""
+        found: dict[Any, int] = {}
+        for matrix in self.stored_blocks():
+            for size, times in zip(*np.unique(matrix.data, return_counts=True), strict=True):
+                found[size] = found.get(size, 0) + times
+        sizes = sorted(found)
+        return self._factored(np.array(sizes, self.dtype)), np.array([found[size] for size in sizes], np.int64)
+
     @property
     def total(self) -> float:
         """Sum of all counts."""

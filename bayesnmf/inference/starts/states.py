@@ -168,7 +168,7 @@ def state_from_word(problem: Problem, word: str, rank: int, rng: np.random.Gener
 def _with_shifts_of(problem: Problem, state: State) -> State:
     """Return a state whose loadings, where they are in files, know their part of the likelihood of these counts."""
     over: Any = getattr(state.loadings, "over", None)
-    if over is None:
+    if over is None or not state.loadings.reader.layout.shifted:  # without, these counts have the same totals
         return state
     shift = problem.over_rows(state, lambda part, here, _: here.loadings.shift(part.counts), reads=False)
     return state._replace(loadings=state.loadings.with_sums(over._replace(shift=shift)))
