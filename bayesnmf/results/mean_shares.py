@@ -28,7 +28,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit, log_softmax, logit, softmax
-from scipy.stats import t as student
 
 from bayesnmf.data.checks import check_complete
 from bayesnmf.data.counts import Counts
@@ -73,11 +72,15 @@ class Described(NamedTuple):
 
     def _far(self, tail: float) -> Array:
         """Return how far limits are from the value: infinitely, if one row is all."""
+        from scipy.stats import t as student
+
         known = self.freedom > 0
         return np.where(known, student.isf(tail, np.where(known, self.freedom, 1.0)) * self.error, np.inf)
 
     def false_sign_rate(self) -> Array:
         """Return the smaller of the probabilities that it is at least 0 and that it is at most 0."""
+        from scipy.stats import t as student
+
         known = self.freedom > 0
         ratio = np.abs(self.value) / np.maximum(self.error, np.finfo(np.float64).tiny)
         return np.where(known, student.sf(ratio, np.where(known, self.freedom, 1.0)), 0.5)
