@@ -180,6 +180,7 @@ def as_counts(
     x, dtype = x if isinstance(x, np.ndarray) else counts_within(x, name), _float_dtype(dtype)
     check_in_memory(x, name)
     if isinstance(x, Counts) and layer is None and feature_labels is None:
+        _check_not_empty(x.shape, name)  # as counts[mask] may be
         return x if x.dtype == dtype else x.with_matrix(canonical(x.matrix, dtype))
     counts = convert(x, name, dtype, share, layer, feature_labels, missing)
     warn_of_all(counts, x, layer)
@@ -360,9 +361,13 @@ def _check_layout(values: Any, name: str) -> None:
             f"{name} must be two-dimensional, samples in rows: found shape {values.shape}; "
             "reshape a single sample with x.reshape(1, -1)"
         )
-    if 0 in values.shape:
+    _check_not_empty(values.shape, name)
+
+
+def _check_not_empty(shape: tuple[int, ...], name: str) -> None:
+    if 0 in shape:
         raise ValueError(
-            f"{name} must have at least one row and one column: found shape {values.shape}; "
+            f"{name} must have at least one row and one column: found shape {shape}; "
             "check how the samples and features were selected"
         )
 

@@ -47,6 +47,8 @@ BAD = {
     "number": (3, ValueError, "two-dimensional"),
     "ragged": ([[1, 2], [3]], ValueError, "rectangular: give every row the same number"),
     "no rows": (np.ones((0, 3)), ValueError, r"at least one row and one column: found shape \(0, 3\)"),
+    "no rows chosen": (bayesnmf.as_counts(np.ones((2, 3)))[[]], ValueError, r"at least one row.*found shape \(0, 3\)"),
+    "no columns chosen": (bayesnmf.as_counts(np.ones((2, 3)))[:, :0], ValueError, r"at least one row.*\(2, 0\)"),
     "no columns": (sp.csr_array((3, 0)), ValueError, "at least one row and one column"),
     "empty frame": (pd.DataFrame(), ValueError, "at least one row and one column"),
     "numbers as text": ([["1", "2"]], TypeError, "real numbers: found dtype <U1; convert"),
