@@ -22,7 +22,7 @@ from bayesnmf.fitting.known import NOTHING, RANK, Beforehand, given_of, with_giv
 from bayesnmf.fitting.noisy import run_with_noise
 from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.fitting.reading import read_counts, with_told
-from bayesnmf.fitting.recognition import Recognised, check_not_stated, check_sites, recognise
+from bayesnmf.fitting.recognition import Recognised, check_method, check_not_stated, check_sites, recognise
 from bayesnmf.noise.abilities import Noise
 from bayesnmf.noise.poisson import POISSON
 from bayesnmf.options import METHODS, Options, options_of
@@ -188,6 +188,7 @@ def fit(
         stated: Any = None
         if program is not None:
             stated = _stated(program, data, method, sites)
+            check_method(stated, method)
             named, rank, own, sites = stated.model, stated.rank, stated.noise, stated.names
             options = replace(options, priors=stated.priors)
             row_exposure, feature_exposure = stated.row_exposure, stated.feature_exposure

@@ -87,6 +87,14 @@ def check_sites(sites: Any, program: Any) -> None:
         )
 
 
+def check_method(stated: Any, method: str) -> None:
+    """Refuse methods that have no factors of batches, where a program was found to state some."""
+    if isinstance(stated, Recognised) and stated.batch is not None and method not in ("map", "vi", "gibbs"):
+        raise ValueError(
+            f"method must be 'map', 'vi' or 'gibbs' for a program with factors of batches, as this one: found {method!r}"
+        )
+
+
 class Conjugate(NamedTuple):
     """What a program states given its further sites: what a model has, but for the parameters of the priors.
 

@@ -30,7 +30,7 @@ from typing import Any
 from benchmarks.arena.judging import split
 from benchmarks.arena.matrices import RANKS, Matrix, images, of_folder, shared, simulated
 from benchmarks.arena.running import Environments, Terms, Tool, find_tools, run
-from benchmarks.arena.tables import Row, lines_of, markdown, page
+from benchmarks.arena.tables import Row, markdown, page, tables_of
 
 HERE = Path(__file__).parent
 
@@ -140,8 +140,7 @@ def write_tables(options: argparse.Namespace) -> None:
     rows = [row for row in read_rows(options.out / "rows.jsonl") if options.reveal or not row["kept_out"]]
     if not rows:
         raise SystemExit(f"{options.out} has no runs to show: run the command without --table first")
-    names = dict.fromkeys((row["task"], row["matrix"]) for row in rows)
-    by_matrix = {key: lines_of([r for r in rows if (r["task"], r["matrix"]) == key], key[0]) for key in sorted(names)}
+    by_matrix = tables_of(rows)
     days = sorted({row["date"] for row in rows})
     about = f"Runs of {' to '.join(dict.fromkeys((days[0], days[-1])))} on {machine()}, {options.threads} threads."
     for name, made in (("table.md", markdown), ("arena.html", page)):

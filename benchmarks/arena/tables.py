@@ -98,6 +98,12 @@ def lines_of(rows: Iterable[Row], task: str) -> list[Line]:
     return sorted(found, key=lambda line: (-line.figure(figure) if line.rows else float("inf"), line.name))
 
 
+def tables_of(rows: Sequence[Row]) -> dict[tuple[str, str], list[Line]]:
+    """Return the lines of every task and matrix."""
+    names = sorted({(row["task"], row["matrix"]) for row in rows})
+    return {key: lines_of([row for row in rows if (row["task"], row["matrix"]) == key], key[0]) for key in names}
+
+
 def _shown(name: str, value: float) -> str:
     if value != value:
         return ""

@@ -278,6 +278,13 @@ def test_a_program_with_batches_is_fitted_as_the_model_with_their_labels():
     np.testing.assert_array_equal(found.batch.mean, named.batch.mean)
 
 
+@quietly
+def test_a_program_with_batches_is_refused_by_methods_without_their_factors():
+    program = program_of(Stated("", "Dirichlet", batches=True))
+    with pytest.raises(ValueError, match=r"method must be 'map', 'vi' or 'gibbs' for a program .* found 'nuts'"):
+        bayesnmf.fit(X, program, method="nuts")
+
+
 def test_effects_of_covariates_are_refused_by_their_site_with_what_fits_them():
     age = np.linspace(-1, 1, N)[:, None]
 
