@@ -91,7 +91,7 @@ def check_method(stated: Any, method: str) -> None:
     """Refuse methods that have no factors of batches, where a program was found to state some."""
     if isinstance(stated, Recognised) and stated.batch is not None and method not in ("map", "vi", "gibbs"):
         raise ValueError(
-            f"method must be 'map', 'vi' or 'gibbs' for a program with factors of batches, as this one: found {method!r}"
+            f"method must be 'map', 'vi' or 'gibbs' for this program, which has factors of batches: found {method!r}"
         )
 
 

@@ -281,7 +281,7 @@ def test_a_program_with_batches_is_fitted_as_the_model_with_their_labels():
 @quietly
 def test_a_program_with_batches_is_refused_by_methods_without_their_factors():
     program = program_of(Stated("", "Dirichlet", batches=True))
-    with pytest.raises(ValueError, match=r"method must be 'map', 'vi' or 'gibbs' for a program .* found 'nuts'"):
+    with pytest.raises(ValueError, match=r"method must be 'map', 'vi' or 'gibbs' for this program.* found 'nuts'"):
         bayesnmf.fit(X, program, method="nuts")
 
 
