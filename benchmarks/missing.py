@@ -72,7 +72,7 @@ def main() -> None:
                 begun = time.process_time()
                 fit = bayesnmf.fit(counts, rank=RANK, seed=seed, observed=observed, noise=noise)
                 table = fit.expected()["mean"].to_numpy().reshape(counts.shape)
-                replicates = fit.with_intervals("sampled").sample_posterior_predictive(DRAWS)[:, hidden]
+                replicates = fit.with_intervals("sampled", draws=DRAWS).sample_posterior_predictive(DRAWS)[:, hidden]
                 low, high = np.quantile(replicates, (0.05, 0.95), axis=0)
                 inside = np.mean((low <= counts[hidden]) & (counts[hidden] <= high))
                 found = deviance(counts[hidden], table[hidden])

@@ -68,6 +68,12 @@ def for_draws[F: FitRecord](fit: F, draws: Any, chains: Any = None) -> F:
     return fit if more and fit.intervals is None else for_intervals(fit)
 
 
+def with_own_draws[F: FitRecord](fit: F) -> F:
+    """Return the fit with the posterior draws that it has beside q, if it has some, as its estimate; none are made."""
+    found = fit.intervals
+    return fit if found is None or found.kind == "bootstrap" else replace(fit, estimate=found.draws)
+
+
 def samples_by_itself(fit: FitRecord, warmup: int = WARMUP, draws: int = DRAWS) -> bool:
     """Return whether a chain from the fit is possible, and expected to take no longer than "auto" allows."""
     return not fault_of_sampling(fit, draws) and expected_seconds(fit, warmup + draws) <= max(

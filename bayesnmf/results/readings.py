@@ -23,6 +23,7 @@ from bayesnmf.results import draws as draws_of_fits
 from bayesnmf.results.dispersion import Dispersion, dispersion
 from bayesnmf.results.effects import batch_factors
 from bayesnmf.results.estimates import Draws
+from bayesnmf.results.intervals import with_own_draws
 from bayesnmf.results.moved import moved_of
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
@@ -74,9 +75,10 @@ class Readings(FitRecord):
     def sample_posterior(self, draws: int | None = None, *, chains: int | None = None, seed: int = 0) -> Draws:
         """Return draws from q, by default 4 × 1000, or the draws of gibbs and nuts, evenly thinned to `draws`.
 
+        Of ``fit.with_intervals("sampled")`` or ``"response"``, they are the draws that its intervals are read from.
         Raises AttributeError for a point estimate, and ValueError for more draws than available or than 2 GiB.
         """
-        return draws_of_fits.sample_posterior(self, draws, chains, seed)
+        return draws_of_fits.sample_posterior(with_own_draws(self), draws, chains, seed)
 
     def sample_posterior_predictive(
         self, draws: int = 100, *, seed: int = 0, rows: Iterable[Any] | None = None
@@ -84,9 +86,9 @@ class Readings(FitRecord):
         """Return replicated counts, (draws, rows, m), whole numbers, for the rows with the given names (default: all).
 
         They have the noise of the fit, with its dispersion. Row totals are drawn too, except under dirichlet_poisson,
-        where they are given.
+        where they are given. They are around the draws that `sample_posterior` takes.
         """
-        return replication.sample_posterior_predictive(self, draws, seed, rows)
+        return replication.sample_posterior_predictive(with_own_draws(self), draws, seed, rows)
 
     def dispersion(self) -> Dispersion:
         """Return how much the counts vary around the means of the fit: 1 if as much as Poisson counts.

@@ -196,7 +196,6 @@ def test_draws_follow_rows_order_and_names():
 def test_what_describes_the_method_stays_with_q():
     made = fit().with_intervals("sampled", draws=20)
     assert made.posterior is fit().posterior
-    assert made.sample_posterior(30, chains=2, seed=1).loadings.shape == (2, 30, N, K)
     assert bayesnmf.linear_response(made).fit.intervals is None
 
 
@@ -432,3 +431,20 @@ def test_short_chains_hold_what_long_ones_draw():
         held[kind] = np.mean((low <= long.loadings[0]) & (long.loadings[0] <= high))
     assert 0.8 < held["sampled"] < 0.95
     assert held["mean_field"] < held["sampled"] - 0.1
+
+
+@pytest.mark.parametrize("kind", ["sampled", "response"])
+def test_draws_and_replicates_are_of_the_draws_that_intervals_are_read_from(kind):
+    """Those of q would be narrower, and would hide what `with_intervals` was called for."""
+    counts = bayesnmf.simulate("gamma_poisson", (20, 8), 2, totals=200, seed=1).counts
+    fit = bayesnmf.fit(counts, rank=2, seed=0, options=bayesnmf.VI(intervals="mean_field"))
+    more = fit.with_intervals(kind, draws=60)
+    drawn = more.sample_posterior()
+    np.testing.assert_array_equal(drawn.loadings.reshape(60, 20, 2), more.intervals.draws.loadings.reshape(60, 20, 2))
+    assert more.sample_posterior(20).loadings.shape[:2] == (1, 20)
+    with pytest.raises(ValueError, match="with_intervals"):
+        more.sample_posterior(61)
+    assert not np.array_equal(more.sample_posterior_predictive(50), fit.sample_posterior_predictive(50))
+    assert fit.sample_posterior().loadings.shape == (4, 1000, 20, 2)
+    back = more.with_intervals("mean_field")
+    np.testing.assert_array_equal(back.sample_posterior_predictive(5), fit.sample_posterior_predictive(5))
