@@ -1,4 +1,4 @@
-"""Keep the numbers that several pages state: `python -m benchmarks.numbers [main_job] [record] [start]`.
+"""Keep the numbers that several pages state: `python -m benchmarks.numbers [arena] [main_job] [record] [start]`.
 
 `benchmarks/numbers.json` has them, with the command that measured each group. A page has a number between two comments,
 as `<!--record: newsgroups-->14<!---->`; without arguments, this writes the numbers of the file into all pages. Groups
@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import record_figure
+from benchmarks.arena.__main__ import read_rows
+from benchmarks.arena.tables import standings, tables_of
 from benchmarks.startup import environment, python, seconds_of
 
 ROOT = Path(__file__).parent.parent
@@ -56,6 +58,13 @@ def record() -> dict[str, str]:
     }
 
 
+def arena() -> dict[str, str]:
+    """Return what the rows of the arena say: nats by which the best other tool is behind our plain call, or ahead."""
+    rows = read_rows(FILE.parent / "arena" / "results" / "rows.jsonl")
+    found = {each.task: each for each in standings(tables_of(rows))}
+    return {task: f"{abs(found[task].gap):.1g}" for task in ("texts", "cells", "signatures")}
+
+
 def start() -> dict[str, str]:
     """Return the seconds of `import bayesnmf`, and of a first and a second fit of 30 × 20 counts, start included.
 
@@ -84,7 +93,8 @@ def main_job() -> dict[str, str]:
     return dict(zip(("first run", "second run"), seconds, strict=True))
 
 
-MEASURED = {"main_job": main_job, "record": record, "start": start}
+MEASURED = {"arena": arena, "main_job": main_job, "record": record, "start": start}
+WHERE = {"arena": "the machine of benchmarks/arena/results/table.md", "record": "the machine of benchmarks/record.csv"}
 HERE = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
 
 
@@ -113,7 +123,7 @@ def main() -> None:
         parser.error(f"GROUP must be one of {', '.join(MEASURED)}: found {', '.join(sorted(unknown))}")
     found = numbers()
     for name in given.groups:
-        where = "the machine of benchmarks/record.csv" if name == "record" else f"{date.today()}, {HERE}"
+        where = WHERE.get(name, f"{date.today()}, {HERE}")
         found[name] = {"how": f"python -m benchmarks.numbers {name}", "where": where, "values": MEASURED[name]()}
         FILE.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for page in pages():

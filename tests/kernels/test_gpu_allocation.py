@@ -4,6 +4,7 @@ By XLA's sums and, where NVIDIA Warp is installed, by the kernel, of which a CPU
 """
 
 from functools import cache
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -201,3 +202,20 @@ def test_the_kernel_is_compiled_for_each_generation_of_gpus(architecture, rank, 
         (made,) = wp.compile_aot_module(kernel.module, arch=[architecture], module_dir=tmp_path / dtype, use_ptx=False)
         assert made.name.endswith(f"sm{architecture}.cubin")
         assert made.read_bytes().startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize(
+    ("platform", "kind", "version", "lanes"),
+    [
+        ("gpu", "NVIDIA H200", "", 8),
+        ("gpu", "Tesla T4", "PJRT C API\ncuda 12030", 8),
+        ("gpu", "AMD Instinct MI300X", "PJRT C API\nrocm 60100", 0),
+        ("cpu", "cpu", "<unknown>", 0),
+    ],
+)
+def test_the_kernel_is_taken_on_gpus_of_nvidia_where_warp_is_installed(platform, kind, version, lanes, monkeypatch):
+    pytest.importorskip("warp")
+    device = SimpleNamespace(platform=platform, device_kind=kind, client=SimpleNamespace(platform_version=version))
+    assert allocation.lanes_on(device, 50) == lanes
+    monkeypatch.setattr(allocation, "find_spec", lambda name: None)
+    assert allocation.lanes_on(device, 50) == 0

@@ -68,7 +68,8 @@ def cut(
 
 def lanes_on(device: Any, rank: int) -> int:
     """Return the number of lanes that share a segment: 0, for XLA's sums, without a GPU of NVIDIA or without Warp."""
-    if device.platform != "gpu" or "cuda" not in device.client.platform_version or find_spec("warp") is None:
+    of_nvidia = "NVIDIA" in device.device_kind or "cuda" in device.client.platform_version
+    if device.platform != "gpu" or not of_nvidia or find_spec("warp") is None:
         return 0
     from bayesnmf.kernels.gpu.warps import lanes_for
 
