@@ -129,7 +129,7 @@ OUTSIDE = {
     "reloo": "fits again by a wrapper of a sampler; `bayesnmf.loo(fit, refit=20)` does so",
     "loo_kfold": "fits again by a wrapper of a sampler; `bayesnmf.select` holds counts out",
     "lfo_cv": "for series in time",
-    "loo_moment_match": "needs the density of unconstrained parameters; `bayesnmf.loo(fit, refit=20)` is exact",
+    "loo_moment_match": "needs the density of unconstrained parameters; `bayesnmf.loo(fit, refit=20)` fits again",
     "update_subsample": "adds entries to `loo_subsample`, for which `bayesnmf.loo(fit, most=...)` is at hand",
     **dict.fromkeys(("ecdf", "qds"), "of an array or a data set, `tree.posterior.dataset`"),
     "plot_ecdf_pit": "of `bayesnmf.calibrate(...).to_datatree()`",

@@ -45,13 +45,18 @@ def check_leave_one_out(method: str) -> None:
 
 def check_refits(fit: FitRecord) -> None:
     """Refuse fits without an entry each of what `bayesnmf.fit` cannot fit so."""
+    if fit.is_projected:
+        raise ValueError("refit needs the counts that components were fitted to: found projected rows; leave refit out")
     if MODELS[fit.model].given_totals:
         raise ValueError(
             f"refit needs a model of the totals of rows: {fit.model} is given these, from which an entry that is left "
             "out follows; fit dirichlet_gamma, or leave refit out"
         )
     if fit.sites is not None or unknown_side(fit.priors) is not None or not isinstance(fit.options, Gibbs | NUTS | SMC):
-        raise ValueError("refit needs a fit by bayesnmf.fit of a model by its name: leave refit out")
+        raise ValueError(
+            "refit needs a fit by bayesnmf.fit of a model by its name: found one of a program, or draws from "
+            "elsewhere; leave refit out"
+        )
     if not fit.counts.rows_held:
         raise ValueError("refit needs counts in memory: found counts on disk; leave refit out")
 

@@ -89,4 +89,4 @@ def number_of_jobs(jobs: Any, most: int, options: Any) -> int:
         return min(check_count(jobs, "jobs", most=MOST_JOBS), most)
     if getattr(options, "device", "cpu") != "cpu":
         return 1
-    return min(max(numba.get_num_threads() // (options.threads or 1), 1), most)
+    return min(max(numba.get_num_threads() // (getattr(options, "threads", None) or 1), 1), most)

@@ -101,8 +101,12 @@ def _first_fit(job: Job) -> FitRecord | None:
 
 
 def _from_nonzeros(job: Job) -> FitRecord | None:
-    """Return a Poisson fit of the counts above 0, if zeros may say nothing of their means; None if they do."""
-    if not (job.noise.hides_means and isinstance(job.options, MAP | VI) and job.counts.mask is None):
+    """Return a Poisson fit of the counts above 0, if zeros may say nothing of their means; None if they do.
+
+    On disk, where it would take the place of every nonzero, there is none: map and vi by themselves are refused.
+    """
+    starts = job.counts.in_memory and job.counts.mask is None
+    if not (starts and job.noise.hides_means and isinstance(job.options, MAP | VI)):
         return None
     return _poisson_fit(replace(job, counts=with_missing(job.counts, None, None, "zeros")), fit_closed_form)
 

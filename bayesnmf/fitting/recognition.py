@@ -223,6 +223,8 @@ class Traced:
         model = handlers.substitute(model, given)
         try:
             return dict(handlers.trace(model).get_trace(jnp.asarray(self.counts)))
+        except NotImplementedError as error:  # NumPyro has no draws of an improper prior
+            raise unfit("it samples a site without a proper prior", "state it by numpyro.param") from error
         except TypeError as error:
             raise TypeError(
                 f"model must be a NumPyro program of the counts alone: it raised {error}; give its other arguments "
@@ -380,6 +382,8 @@ def _batches(
         batches, features = each.shape if len(each.shape) == 2 else (0, 0)
         if each.family != "Gamma" or batches < 2 or features != traced.counts.shape[1]:
             continue  # one component, too, multiplies all means
+        if len(factors) < 3:
+            continue  # two factors remain beside those of batches
         other = points[0] | {each.name: points[1][each.name]}
         ratio = traced.at(traced.sites(other), factors, seen).mean / found[0].mean
         changes = points[1][each.name] / points[0][each.name]
@@ -396,6 +400,8 @@ def _as_batch(batches: _OfBatches, stated: Recognised, first: Evaluated) -> Batc
         raise unfit(
             f"{batches.site!r} are factors of batches without one prior Gamma(a, a)", "give them one, whose mean is 1"
         )
+    if len(np.unique(batches.codes)) < len(first.priors[batches.site]["shape"]):
+        raise unfit(f"no row of the counts has some of the batches of {batches.site!r}", "leave these out")
     if MODELS[stated.model].given_totals:
         raise unfit(f"totals of rows are given beside the factors of batches {batches.site!r}", "leave them out")
     return Batch(batches.codes.tolist(), float(shape.flat[0]))

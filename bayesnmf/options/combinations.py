@@ -282,9 +282,9 @@ NO_RATES = Need("a noise without rates of entries", lambda r: not RATES.has(r), 
                 "use noise='nb1'")  # fmt: skip
 NO_BATCH = Need("counts without batch", lambda r: not BATCH.has(r), "batches", "leave batch out")
 NO_SECOND_START = Need(
-    "a noise that is known, or says nothing of zeros whose means are large",
+    "a noise whose zeros follow from the means, or a given share of zeros",
     lambda r: r.noise.known or not r.noise.hides_means,
-    "noise={r.noise.word!r}, which begins from the counts above 0 alone, too", "use noise='nb2'",
+    "noise={r.noise.word!r}, whose second start fits the counts above 0 alone, in memory", "use noise='nb2'",
 )  # fmt: skip
 NOT_OF_ROWS = Need("one dispersion, or one for each feature", lambda r: r.noise.by != "row", "dispersions of rows",
                    "give bayesnmf.NegativeBinomial(dispersion=None)")  # fmt: skip

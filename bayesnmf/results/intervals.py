@@ -68,10 +68,10 @@ def for_draws[F: FitRecord](fit: F, draws: Any, chains: Any = None) -> F:
     return fit if more and fit.intervals is None else for_intervals(fit)
 
 
-def with_own_draws[F: FitRecord](fit: F) -> F:
-    """Return the fit with the posterior draws that it has beside q, if it has some, as its estimate; none are made."""
+def with_own_draws[F: FitRecord](fit: F, *kinds: str) -> F:
+    """Return the fit with the draws of these kinds that it has beside q as its estimate, if it has some."""
     found = fit.intervals
-    return fit if found is None or found.kind == "bootstrap" else replace(fit, estimate=found.draws)
+    return fit if found is None or found.kind not in kinds else replace(fit, estimate=found.draws)
 
 
 def samples_by_itself(fit: FitRecord, warmup: int = WARMUP, draws: int = DRAWS) -> bool:

@@ -78,7 +78,7 @@ class Readings(FitRecord):
         Of ``fit.with_intervals("sampled")`` or ``"response"``, they are the draws that its intervals are read from.
         Raises AttributeError for a point estimate, and ValueError for more draws than available or than 2 GiB.
         """
-        return draws_of_fits.sample_posterior(with_own_draws(self), draws, chains, seed)
+        return draws_of_fits.sample_posterior(with_own_draws(self, "sampled", "linear response"), draws, chains, seed)
 
     def sample_posterior_predictive(
         self, draws: int = 100, *, seed: int = 0, rows: Iterable[Any] | None = None
@@ -86,9 +86,10 @@ class Readings(FitRecord):
         """Return replicated counts, (draws, rows, m), whole numbers, for the rows with the given names (default: all).
 
         They have the noise of the fit, with its dispersion. Row totals are drawn too, except under dirichlet_poisson,
-        where they are given. They are around the draws that `sample_posterior` takes.
+        where they are given. Of ``fit.with_intervals("sampled")`` they are around its draws. Draws of linear response
+        are not made for products of loadings and components, so there they are around q.
         """
-        return replication.sample_posterior_predictive(with_own_draws(self), draws, seed, rows)
+        return replication.sample_posterior_predictive(with_own_draws(self, "sampled"), draws, seed, rows)
 
     def dispersion(self) -> Dispersion:
         """Return how much the counts vary around the means of the fit: 1 if as much as Poisson counts.

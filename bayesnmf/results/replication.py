@@ -14,7 +14,7 @@ from bayesnmf.noise.abilities import Noise, distribution_of
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.batches import iterate_factors
 from bayesnmf.results.checks import check_distribution
-from bayesnmf.results.draws import LIMIT, iterate_noises, restrict_rows
+from bayesnmf.results.draws import LIMIT, MORE, iterate_noises, restrict_rows
 from bayesnmf.results.estimates import TakeRows
 from bayesnmf.results.record import FitRecord, effective_loadings, factors_of_means
 from bayesnmf.types import Array
@@ -58,7 +58,7 @@ def draws_to_replicate(fit: FitRecord, draws: int, seed: int) -> Iterator[Replic
     if fit.estimate.kind == "point":
         return repeat((*next(fit.estimate.iterate_by_rows(fit, 1, seed)), next(of_batches)), draws)
     if (held := fit.estimate.held) is not None:
-        check_available(draws, held[0] * held[1], "draws")
+        check_available(draws, held[0] * held[1], "draws", "" if fit.intervals is None else MORE)
     drawn = zip(fit.estimate.iterate_by_rows(fit, draws, seed), of_batches, strict=False)
     return ((*sides, factors) for sides, factors in drawn)
 

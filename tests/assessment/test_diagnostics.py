@@ -551,6 +551,8 @@ def test_fits_without_an_entry_are_refused_where_there_are_none():
         bayesnmf.loo(foreign, refit=1)
     with pytest.raises(ValueError, match="refit must be at least 0"):
         bayesnmf.loo(small(method="gibbs"), refit=-1)
+    with pytest.raises(ValueError, match="refit needs the counts that components were fitted to: found projected rows"):
+        bayesnmf.loo(small(method="gibbs").project(small(method="gibbs").counts.matrix[:2]), refit=1)
 
 
 def test_leave_one_out_refuses_what_has_no_posterior_draws():

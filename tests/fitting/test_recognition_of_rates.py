@@ -285,6 +285,36 @@ def test_a_program_with_batches_is_refused_by_methods_without_their_factors():
         bayesnmf.fit(X, program, method="nuts")
 
 
+@pytest.mark.parametrize(
+    ("codes", "number"), [(np.zeros(N, int), 2), (np.arange(N) % 2, 3)], ids=["one", "two of three"]
+)
+def test_batches_that_no_row_has_are_refused_by_their_site(codes, number):
+    def program(x):
+        depth = numpyro.sample("depth", dist.Gamma(2.0, 2.0).expand((number, M)).to_event(2))
+        U = numpyro.sample("U", dist.Gamma(0.5, 0.5).expand((N, K)).to_event(2))
+        V = numpyro.sample("V", dist.Dirichlet(jnp.ones(M)).expand((K,)).to_event(1))
+        numpyro.sample("X", dist.Poisson(U @ V * depth[codes]).to_event(2), obs=x)
+
+    with pytest.raises(ValueError, match="no row of the counts has some of the batches of 'depth'"):
+        bayesnmf.fit(X, program)
+
+
+def test_one_component_of_one_feature_is_no_factor_of_batches():
+    def program(x):
+        U = numpyro.sample("U", dist.Gamma(1.0, 1.0).expand((N, 1)).to_event(2))
+        V = numpyro.sample("V", dist.Gamma(1.0, 1.0).expand((1, 1)).to_event(2))
+        numpyro.sample("X", dist.Poisson(U @ V).to_event(2), obs=x)
+
+    assert recognise(program, bayesnmf.as_counts(X[:, :1])).batch is None
+
+
+@quietly
+def test_a_prior_that_is_improper_is_refused():
+    stated = bayesnmf.fit(X, "poisson", K, "map", seed=0, options=bayesnmf.MAP(max_iter=3)).program()
+    with pytest.raises(ValueError, match="a site without a proper prior"):
+        recognise(lambda x: stated.model(x, **{k: v for k, v in stated.arguments.items() if k != "counts"}), COUNTS)
+
+
 def test_effects_of_covariates_are_refused_by_their_site_with_what_fits_them():
     age = np.linspace(-1, 1, N)[:, None]
 

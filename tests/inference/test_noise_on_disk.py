@@ -337,10 +337,18 @@ def test_what_is_asked_of_a_fit_is_that_in_memory(blocks, given):
         np.testing.assert_allclose(one.expected(**lines).to_numpy(), two.expected(**lines).to_numpy(), rtol=1e-11)
 
 
+def test_chains_of_an_unknown_share_of_zeros_begin_from_a_fit_on_disk(blocks):
+    """By their own start, which a fit of the nonzeros alone, whose places are not held, does not join."""
+    sampler = Gibbs(draws=4, warmup=2, chains=1, priors=SCALES)
+    fit = bayesnmf.fit(blocks, rank=K, method="gibbs", noise="zip", seed=0, options=sampler)
+    assert fit.options.start == "fit"
+    assert 0 < fit.noise.share < 1
+
+
 @pytest.mark.parametrize(
     ("method", "given", "rule"),
     [
-        ("map", {"noise": "zip"}, "noise='zip' and counts on disk and .* need a noise that is known, or says nothing"),
+        ("map", {"noise": "zip"}, "noise='zip' and counts on disk and .* need a noise whose zeros follow"),
         ("gibbs", {"noise": "nb2", "options": MARGINAL}, r"need bayesnmf.Gibbs\(algorithm='allocations'\)"),
         ("vi", {"noise": "nb2", "batch": np.arange(N) % 2}, "need counts without batch: found batches, whose factors"),
         (

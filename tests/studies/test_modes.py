@@ -494,3 +494,7 @@ def test_evidence_of_modes_needs_one_distribution():
         noisy_modes("quasi", scored=0).evidence(None)
     with pytest.raises(ValueError, match="one learned by every run"):
         noisy_modes("nb1", scored=0).evidence(None)
+
+
+def test_samplers_without_threads_have_a_number_of_jobs():
+    assert 1 <= many.number_of_jobs(None, 3, bayesnmf.NUTS()) <= 3
