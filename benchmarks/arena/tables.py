@@ -171,6 +171,8 @@ def standings(by_matrix: dict[tuple[str, str], list[Line]]) -> list[Standing]:
 def markdown(by_matrix: dict[tuple[str, str], list[Line]], about: str) -> str:
     """Return all tables in Markdown."""
     told = [
+        "# The arena: all tables",
+        "",
         about,
         "",
         "| task | matrices | place of our plain call | best other tool | its mean gap |",
@@ -179,7 +181,7 @@ def markdown(by_matrix: dict[tuple[str, str], list[Line]], about: str) -> str:
     told += [f"| {s.task} | {s.matrices} | {s.place} | {s.ahead} | {s.gap:+.4f} |" for s in standings(by_matrix)]
     for (task, name), lines in by_matrix.items():
         head, table = cells_of(lines, task)
-        told += ["", f"### {task}: {name}", "", f"| {' | '.join(head)} |", f"|---|{'--:|' * (len(head) - 1)}"]
+        told += ["", f"## {task}: {name}", "", f"| {' | '.join(head)} |", f"|---|{'--:|' * (len(head) - 1)}"]
         told += [f"| {' | '.join(cells)} |" for cells in table]
     return "\n".join(told) + "\n"
 

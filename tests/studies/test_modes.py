@@ -19,6 +19,7 @@ from bayesnmf import BLD, MAP, VI, Gibbs, Priors, Start
 from bayesnmf.assessment.scoring import background
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.splitting import split_counts
+from bayesnmf.fitting import many
 from bayesnmf.studies.stability import runs as running
 from bayesnmf.studies.stability.modes import _listed as listed_starts
 from bayesnmf.studies.stability.runs import seed_of
