@@ -105,7 +105,7 @@ def _from_nonzeros(job: Job) -> FitRecord | None:
 
     On disk, where it would take the place of every nonzero, there is none: map and vi by themselves are refused.
     """
-    starts = job.counts.in_memory and job.counts.mask is None
+    starts = job.counts.rows_held and job.counts.mask is None
     if not (starts and job.noise.hides_means and isinstance(job.options, MAP | VI)):
         return None
     return _poisson_fit(replace(job, counts=with_missing(job.counts, None, None, "zeros")), fit_closed_form)

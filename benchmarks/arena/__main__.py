@@ -142,7 +142,8 @@ def write_tables(options: argparse.Namespace) -> None:
         raise SystemExit(f"{options.out} has no runs to show: run the command without --table first")
     by_matrix = tables_of(rows)
     days = sorted({row["date"] for row in rows})
-    about = f"Runs of {' to '.join(dict.fromkeys((days[0], days[-1])))} on {machine()}, {options.threads} thread{'s' * (options.threads > 1)}."
+    threads = f"{options.threads} thread{'s' * (options.threads > 1)}"
+    about = f"Runs of {' to '.join(dict.fromkeys((days[0], days[-1])))} on {machine()}, {threads}."
     for name, made in (("table.md", markdown), ("arena.html", page)):
         (options.out / name).write_text(made(by_matrix, about))
     print(f"wrote {options.out / 'table.md'} and {options.out / 'arena.html'}")
