@@ -8,33 +8,7 @@ from test_guides import ROOT, from_site
 import bayesnmf
 from bayesnmf.questions import questions
 
-ASKED = {
-    "number of topics": "ranks.md",
-    "how many topics": "ranks.md",
-    "how many components": "ranks.md",
-    "MCMC": "posteriors.md",
-    "heatmap": "gallery.py",
-    "custom prior": "programs.md",
-    "getting started": "get_started.md",
-    "quickstart": "get_started.md",
-    "load a csv file": "input.md",
-    "overdispersion": "noise.md",
-    "negative binomial": "noise.md",
-    "batch effect": "batches.md",
-    "marker genes": "fields/cells.md",
-    "COSMIC signatures": "fields/signatures.md",
-    "topic coherence": "fields/texts.md",
-    "uncertainty of loadings": "posteriors.md",
-    "confidence intervals": "posteriors.md",
-    "multi-omics": "several.md",
-    "save a fit": "checkpoints.md",
-    "recommend items": "fields/items.md",
-    "R-hat": "reliability.md",
-    "random seeds give different results": "modes.md",
-    "out of memory": "on_disk.md",
-    "scikit-learn pipeline": "input.md",
-    "goodness of fit": "reliability.md",
-}
+ASKED = from_site("searching").ASKED
 
 
 @pytest.mark.parametrize("asked", ASKED)

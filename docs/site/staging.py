@@ -27,6 +27,7 @@ from repository import ROOT, links, pages, place, rewrite_links, source_page
 
 from bayesnmf import plots
 from bayesnmf.priors import specification
+from bayesnmf.questions import questions
 
 PART = re.compile(r"^<!-- part: (\S+) (\w+) -->$", re.MULTILINE)
 
@@ -42,7 +43,14 @@ def fill(folder: Path) -> None:
     made |= {place(path) or path: staged(path) for path in pages()}
     for path, content in made.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(content if isinstance(content, bytes) else content.encode())
+        (folder / path).write_bytes(content if isinstance(content, bytes) else (meta_of(path) + content).encode())
+
+
+def meta_of(path: str) -> str:
+    """Return the head of a page with the words of its questions (`bayesnmf.which`), which the search box then knows."""
+    own = [each for each in questions() if re.sub(r"(#.*)?$", "", each.page).replace(".py", ".md") == path]
+    words = sorted({word for each in own for word in re.findall(r"[\w']+", f"{each.question} {each.also}".lower())})
+    return f'---\nmyst:\n  html_meta:\n    keywords: "{", ".join(words)}"\n---\n' if words else ""
 
 
 def staged(path: str) -> str | bytes:
