@@ -332,6 +332,7 @@ INSTEAD: dict[str, str] = {
     'method="bld"': "bayesnmf.fit(counts, 'dirichlet_gamma', 2, 'bld')",
     "fit.effects()": "bayesnmf.fit(counts, 2, formula='~ x', covariates=frame).effects()",
     "bayesnmf.loo(fit)": "bayesnmf.loo(gibbs)",
+    "bayesnmf.loo(fit, refit=20)": "bayesnmf.loo(gibbs, refit=1)",
     'noise=("poisson", "nb1", "nb2")': "bayesnmf.select(counts, noise=('poisson', 'nb1', 'nb2'))",
     'fit.diagnostics["sweeps_per_draw"]':
         "bayesnmf.fit(counts, 2, method='gibbs', options=Gibbs(budget=1, draws='auto')).diagnostics['sweeps_per_draw']",
