@@ -1,6 +1,6 @@
 """Search the built site as its search box does: `python docs/site/searching.py FOLDER` fails if a page is missed.
 
-A page is found if every word, cut to its stem, stands in its text or titles, or begins or ends a word there.
+A page is found if every word, cut to its stem, stands in its text or titles; a word that no page has, within another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Nonzero counts cut into segments of equal length, in the order of the rows of one side."""
+"""Nonzero counts cut into segments of equal length, in the order of the rows of one side.
+
+Parts of a matrix can be padded to one size (`Room`), so that what is compiled for one serves all.
+"""
 
 from __future__ import annotations
 

@@ -130,8 +130,8 @@ def kernel_of(lanes: int, slots: int, pieces: int, dtype: str, place: str) -> An
 
 
 @cache
-def _call_of(*kernel: Any) -> Any:
-    return wp.jax_kernel(kernel_of(*kernel), num_outputs=3)
+def _call_of(lanes: int, slots: int, pieces: int, dtype: str, place: str) -> Any:
+    return wp.jax_kernel(kernel_of(lanes, slots, pieces, dtype, place), num_outputs=3)
 
 
 def sums_of_segments(entries: Segments, own: Any, other: Any) -> tuple[Any, Any, Any]:
