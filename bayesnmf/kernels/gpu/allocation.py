@@ -6,8 +6,8 @@ which costs a GPU less than writing to scattered addresses. The nonzeros of a ro
 Their sums are added in a tree, not scattered to one address, so the order of summation is the same in every run.
 
 `bayesnmf.kernels.gpu.segments` cuts them. On an NVIDIA GPU, where Warp is installed, one kernel sums all segments
-(`bayesnmf.kernels.gpu.warps`). Otherwise XLA does, in chunks, so that the (segments, length, K) temporaries have at most
-`CHUNK` numbers. The sums of segments have shape (S, K), with S below five times the number of rows (columns), or
+(`bayesnmf.kernels.gpu.warps`). Otherwise XLA does, in chunks, so that the (segments, length, K) temporaries have
+at most `CHUNK` numbers. The sums of segments have shape (S, K), with S below five times the number of rows (columns), or
 nnz / 1024 if that is more.
 
 On several devices, each has the counts of some rows, and shares them out by itself. The components go to all devices,
