@@ -7,8 +7,8 @@ Their sums are added in a tree, not scattered to one address, so the order of su
 
 `bayesnmf.kernels.gpu.segments` cuts them. On an NVIDIA GPU, where Warp is installed, one kernel sums all segments
 (`bayesnmf.kernels.gpu.warps`). Otherwise XLA does, in chunks, so that the (segments, length, K) temporaries have
-at most `CHUNK` numbers. The sums of segments have shape (S, K), with S below five times the number of rows (columns), or
-nnz / 1024 if that is more.
+at most `CHUNK` numbers. The sums of segments have shape (S, K), with S below five times the number of rows (columns),
+or nnz / 1024 if that is more.
 
 On several devices, each has the counts of some rows, and shares them out by itself. The components go to all devices,
 and their totals are added over the devices. Parts of equal numbers of rows are padded
