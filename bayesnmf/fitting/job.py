@@ -56,7 +56,8 @@ def resolve_priors(
     if counts.mask is not None:
         rows, total = _rows_and_total_of_all_entries(counts)
     exposure = counts.feature_factor * np.ones(counts.shape[1])
-    filled = with_defaults(priors, model, max(total, 1.0) / rows, rank, exposure, shapes)
+    seen = int(np.count_nonzero(counts.feature_totals)) / counts.shape[1] if total else 1.0
+    filled = with_defaults(priors, model, max(total, 1.0) / rows, rank, exposure, shapes, seen)
     if given.known is not None:
         filled = with_known_components(filled, given.known, counts, rank, given.drift, shapes.beside)
     if given.seeds is not None:

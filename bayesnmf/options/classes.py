@@ -38,7 +38,7 @@ class MAP:
         Priors of both sides.
     start : Start, Fit, "svd", "descent", "random", "random_descent" or None
         State to start from. "random": counts allocated at random. "svd": a singular value decomposition of the counts
-        (`bayesnmf.inference.starts.states`). "descent": the same, followed by 50 iterations of coordinate descent on
+        (`bayesnmf.inference.starts.states`). "descent": the same, followed by 30 iterations of coordinate descent on
         the likelihood alone. "random_descent": "random", followed by the same. None is "descent" for vi, and for map if
         a shape or concentration is below 1; else, and on disk, "svd". Where priors of components favour features, as
         seeds do, each word is a start that has these features.

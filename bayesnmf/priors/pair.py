@@ -74,14 +74,17 @@ def components_exchangeable(priors: Priors) -> bool:
     return True
 
 
-def with_defaults(priors: Priors, model: str, mean_total: float, rank: int, exposure: Array, shapes: Shapes) -> Priors:
+def with_defaults(
+    priors: Priors, model: str, mean_total: float, rank: int, exposure: Array, shapes: Shapes, seen: float = 1.0
+) -> Priors:
     """Return the priors with the model's defaults, of these shapes, in place of None.
 
-    `mean_total` is the mean row total per unit of the rows' exposure, `exposure` (m,) that of the features.
+    `mean_total` is the mean row total per unit of the rows' exposure, `exposure` (m,) that of the features, and
+    `seen` the share of the features that have counts.
     """
     loadings, components = priors.loadings, priors.components
     if components is None:
-        components = default_components(model, len(exposure), shapes)
+        components = default_components(model, len(exposure), shapes, seen)
     if loadings is None:
         loadings = default_loadings(model, mean_total, rank, components, exposure, shapes)
     return replace_sides(priors, loadings=loadings, components=components)

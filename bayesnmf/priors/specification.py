@@ -13,8 +13,9 @@ hierarchical_poisson  HierarchicalGamma(0.3, Gamma(0.3, mean   HierarchicalGamma
 ====================  =======================================  =======================================
 
 Sparse priors, a = 0.3, predict best (`benchmarks/priors.md`), and are the default of vi and svi; with more than 20,000
-features, components have 6,000 / m, so that a prior does not outweigh the counts of a component. Their density has no
-mode, and chains mix many times slower: for map, bld, gibbs, nuts and smc, a = 1.
+features, components have 6,000 / m, so that a prior does not outweigh the counts of a component. Both are times the
+share of the features that have counts, else a prior over many empty features would outweigh the others. The density of
+sparse priors has no mode, and chains mix many times slower: for map, bld, gibbs, nuts and smc, a = 1.
 
 With these rates, the prior mean of a sample's total is the mean row total of the counts; with exposures of rows, the
 mean row total is per unit of exposure. If the components have a Gamma prior, the rate of the loadings is multiplied by
@@ -148,10 +149,10 @@ def stated_components(components: Any) -> Any:
     return Dirichlet(1.0) if components == PARAMETER else components
 
 
-def default_components(model: str, features: int, shapes: Shapes) -> Distribution:
-    """Return the default prior of components over so many features."""
+def default_components(model: str, features: int, shapes: Shapes, seen: float) -> Distribution:
+    """Return the default prior of components over so many features, a share of which has counts."""
     given = shapes.components
-    return MODELS[model].default_components(given if given >= 1 else min(given, LARGEST_SUM / features))
+    return MODELS[model].default_components(given if given >= 1 else min(given, LARGEST_SUM / features) * seen)
 
 
 def default_loadings(
