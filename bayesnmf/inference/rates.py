@@ -26,6 +26,7 @@ from bayesnmf.kernels.cpu.threads import in_blocks, one_blas_thread, threads_or_
 from bayesnmf.types import Array
 
 ENTRIES = 2**15  # in a block of rows, which stays in the second-level cache
+ROWS = 32  # in a block, or more, as products with fewer read the components again for each
 WORK = 40  # of an entry, in multiply-adds
 GROUPS = 32  # of blocks, whose sums are held at once
 
@@ -39,7 +40,7 @@ def in_row_blocks[T](shape: tuple[int, int], work: Callable[[slice], T], threads
 
 def _bounds(shape: tuple[int, int]) -> Array:
     n, m = shape
-    return np.append(np.arange(0, n, max(ENTRIES // max(m, 1), 1)), n)
+    return np.append(np.arange(0, n, max(ENTRIES // max(m, 1), ROWS)), n)
 
 
 def sum_of_row_blocks(shape: tuple[int, int], work: Callable[[slice], Array], threads: int | None = None) -> Array:

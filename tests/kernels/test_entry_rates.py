@@ -18,7 +18,7 @@ from bayesnmf.inference import rates as module
 from bayesnmf.inference.sides import with_rates_at
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.kernels.cpu import threads
-from bayesnmf.kernels.cpu.entry_rates import dense_rows, gamma_rates, gamma_slopes, rates_of_zeros
+from bayesnmf.kernels.cpu.entry_rates import STEP, WIDTH, dense_rows, gamma_rates, gamma_slopes, rates_of_zeros
 from bayesnmf.kernels.cpu.mean_field import trigamma
 
 N, M, K = 23, 37, 3  # no whole number of vectors
@@ -56,6 +56,21 @@ def test_rates_are_the_means_of_their_distributions_and_gains_what_is_left_of_th
     alone, nothing = gamma_rates(x, rho, s, gains=False)
     np.testing.assert_array_equal(alone, rates)
     assert nothing == 0
+
+
+@each_shape
+def test_rates_of_wide_rows_are_those_of_their_parts(shape):
+    """Which are worked on one after another; the rest of the last part is not read."""
+    x, rho, s = (np.tile(each, (1, WIDTH // 20 if each.shape[1] > 1 else 1)) for each in block(shape, -6, 1))
+    rates, gain = gamma_rates(x, rho, s)
+    assert rates.shape[1] > WIDTH + STEP
+    np.testing.assert_array_equal(rates, (1 + s * x) / (1 + s * rho))
+    parts = [
+        gamma_rates(*(np.ascontiguousarray(each[:, j : j + 1] if each.shape[1] > 1 else each) for each in (x, rho, s)))
+        for j in range(rates.shape[1])
+    ]
+    assert gain == pytest.approx(sum(part for _, part in parts), rel=1e-12)
+    np.testing.assert_array_equal(rates, np.concatenate([part for part, _ in parts], axis=1))
 
 
 @each_shape
@@ -144,6 +159,7 @@ def rated(noise, dtype="float64", mask=True, method="vi"):
 @pytest.mark.parametrize("entries", [2**15, 4 * M])
 def test_sums_over_blocks_are_those_of_all_entries(noise, dtype, entries, monkeypatch):
     monkeypatch.setattr(module, "ENTRIES", entries)
+    monkeypatch.setattr(module, "ROWS", 4)
     problem, state, rates, (U, V) = rated(noise, dtype)
     counts = with_rates_at(problem, state).counts
     assert (counts.mask.kept is None) == (entries < N * M)
@@ -159,6 +175,7 @@ def test_sums_over_blocks_are_those_of_all_entries(noise, dtype, entries, monkey
 @pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
 def test_threads_change_no_bit(noise, monkeypatch):
     monkeypatch.setattr(module, "ENTRIES", 4 * M)
+    monkeypatch.setattr(module, "ROWS", 4)
     monkeypatch.setattr(threads.config, "NUMBA_NUM_THREADS", 4)
     problem, state, *_ = rated(noise)
     one, two = (with_rates_at(problem, state, each).counts for each in (1, 4))

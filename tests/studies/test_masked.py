@@ -141,6 +141,33 @@ def test_ctrl_c_keeps_whole_masks():
 
 
 @quietly
+def test_candidates_far_behind_are_stopped_and_told(monkeypatch):
+    """What they have is what the first two masks say of them; the others are compared as if none had been stopped."""
+    options, made, told = VI(start="random", tol=1e-4, threads=1), [], []
+    asked = {"ranks": (1, 3), "check": False, "seed": 0, "options": options}
+    counts = sample(n=100)
+    monkeypatch.setattr(masked, "fit", lambda *given, **more: made.append(given) or bayesnmf.fit(*given, **more))
+    found = bayesnmf.select(counts, **asked, progress=lambda *line: told.append(line))
+    assert found.table["fits"].tolist() == [2, 5]
+    assert len(made) == 7
+    assert [line[1:3] for line in told if line[0] == "select"][-1] == (7, 7)
+    first, whole = (bayesnmf.select(counts, **asked, splits=splits) for splits in (2, 5))
+    assert whole.table["fits"].tolist() == [5, 5]
+    assert found.best == first.best == whole.best == ("gamma_poisson", 3)
+    assert found.one_standard_error == whole.one_standard_error
+    stopped, columns = found.table.iloc[0], ["difference", "difference_se", "se", "chi_squared"]
+    np.testing.assert_array_equal(stopped[columns], first.table.iloc[0][columns])
+    assert stopped["difference"] < -masked.BEHIND * stopped["difference_se"]
+    assert stopped["mean"] == pytest.approx(found.table.loc[found.best, "mean"] + stopped["difference"])
+    np.testing.assert_array_equal(found.table.iloc[1], whole.table.iloc[1])
+    assert found.scores.isna().sum().tolist() == [3, 0]
+    assert repr(found).count("stopped") == 2
+    assert "2 of 2" in repr(found)
+    assert "stopped" not in repr(whole)
+    assert bayesnmf.plots.selection(found).get_title().startswith("by vi, 5 masks")
+
+
+@quietly
 def test_noises_are_crossed_with_ranks(monkeypatch):
     """Counts of linear variance prefer it, by more nats than a wrong sign or a missing term would leave.
 

@@ -18,6 +18,7 @@ from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 from bayesnmf.types import Array
 
 STEP = VECTOR_BYTES // 8
+WIDTH = 512  # features whose numbers stay in the first-level cache
 SMALL_MEAN = 1e-3  # y below which derivatives are series
 VECTORS: Any = {"nogil": True, "error_model": "numpy"}  # without a check of divisors, which keeps LLVM from vectors
 
@@ -76,15 +77,19 @@ def _gain(x: Array, rho: Array, size: Array, rates: Array, logs: Array, rest: Ar
 @compiled_on_disk(nogil=True)
 def _fill_rates(x: Array, rho: Array, s: Array, gains: bool, rates: Array) -> float:
     m, gain = x.shape[1], 0.0
-    whole = (m + STEP - 1) // STEP * STEP
-    own, size, y, logs, rest = np.empty(m), np.empty(m), np.empty(m), np.ones(whole), np.empty(m)
+    own, size = np.empty(m), np.empty(m)
+    y, logs, rest = np.empty(WIDTH), np.ones(WIDTH), np.empty(WIDTH)
     for i in range(len(x)):
         _fill_dispersions(s, i, own, size)
-        _fill_logarithms(rho[i], own, y, logs, rest)
-        _fill_ratios(x[i], own, logs, rates[i])
-        if gains:
-            logarithms(whole, logs)
-            gain += _gain(x[i], rho[i], size, rates[i], logs, rest)
+        for first in range(0, m, WIDTH):
+            last = min(first + WIDTH, m)
+            whole = (last - first + STEP - 1) // STEP * STEP
+            _fill_logarithms(rho[i, first:last], own[first:last], y, logs, rest)
+            _fill_ratios(x[i, first:last], own[first:last], logs, rates[i, first:last])
+            if gains:
+                logarithms(whole, logs)
+                part = rho[i, first:last], size[first:last], rates[i, first:last]
+                gain += _gain(x[i, first:last], *part, logs, rest)
     return gain
 
 

@@ -57,13 +57,14 @@ class SelectionRecord:
         for each count, in nats, without the multinomial coefficient) and its se over rows; difference from the best,
         and the se of the paired differences; the same for withheld rows (`rows_mean`, …); number of fits, and number of
         those that converged. With "masked": the same of held-out entries, with all terms of the log-probability, and
-        chi_squared. With "evidence": log_evidence, se (infinite if unknown), known, at_least, spread, rungs, could_win,
-        difference, difference_se, probability. With "stability": least (share of the halves in which the least
-        recurrent component comes back), closeness, recurrent (number of components that come back in 80 % of them),
-        empty, fits, converged.
+        chi_squared; a candidate that was stopped has fewer fits, its difference is that in their masks, and its mean
+        that of the best plus this difference. With "evidence": log_evidence, se (infinite if unknown), known, at_least,
+        spread, rungs, could_win, difference, difference_se, probability. With "stability": least (share of the halves
+        in which the least recurrent component comes back), closeness, recurrent (number of components that come back in
+        80 % of them), empty, fits, converged.
     scores : DataFrame
-        Scores by split and candidate with "heldout" and "masked", estimates by run and candidate with "evidence", least
-        cosines by half of the rows, or by resampled counts, with "stability".
+        Scores by split and candidate with "heldout" and "masked", NaN where there is none, estimates by run and
+        candidate with "evidence", least cosines by half of the rows, or by resampled counts, with "stability".
     best : Candidate or None
         Candidate that the criterion prefers; None while one that could win is unknown, or if none qualifies.
     method : str
@@ -184,8 +185,13 @@ class SelectionPlan:
         return replace(self.options, priors=priors, **unread)
 
     def score_all[P, C, S](
-        self, parts: Iterable[P], number: int, tried: Sequence[C], score: Callable[[P, C, int], S]
-    ) -> tuple[list[list[S]], Sequence[C], bool]:
+        self,
+        parts: Iterable[P],
+        number: int,
+        tried: Sequence[C],
+        score: Callable[[P, C, int], S],
+        going: Callable[[list[list[S | None]]], list[bool]] | None = None,
+    ) -> tuple[list[list[S | None]], Sequence[C], bool]:
         """Score every candidate by every part of the counts.
 
         Parameters
@@ -198,11 +204,15 @@ class SelectionPlan:
             Candidates.
         score : callable
             Function of a part, a candidate and a seed.
+        going : callable, optional
+            Function of the scores of the parts so far that returns which candidates are scored by the next one; all
+            are without it.
 
         Returns
         -------
         found : list of list
-            Scores by part and candidate; after Ctrl-C of the complete parts, or of the unfinished first one.
+            Scores by part and candidate, None where it was not scored; after Ctrl-C of the complete parts, or of the
+            unfinished first one.
         scored : sequence
             Candidates that these scores belong to.
         interrupted : bool
@@ -212,14 +222,20 @@ class SelectionPlan:
         KeyboardInterrupt
             Ctrl-C before the first score.
         """
-        found, done, interrupted = list[list[S]](), 0, False
+        found, done, interrupted = list[list[S | None]](), 0, False
+        goes = [True] * len(tried)
         try:
             for place, part in enumerate(parts):
                 found.append([])
-                for candidate in tried:
-                    self.report("select", done, number * len(tried), np.nan)
+                total = done + (number - place) * sum(goes)
+                for candidate, asked in zip(tried, goes, strict=True):
+                    if not asked:
+                        found[-1].append(None)
+                        continue
+                    self.report("select", done, total, np.nan)
                     found[-1].append(score(part, candidate, self.seed + place))
                     done += 1
+                goes = going(found) if going else goes
             self.report("select", done, done, np.nan)
         except KeyboardInterrupt:
             interrupted = True

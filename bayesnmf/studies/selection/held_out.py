@@ -301,26 +301,41 @@ def _logs_of(fitted: Fit, held_out: Counts, rows: Array, frequencies: Array, see
     return logs, counted
 
 
-def pooled(found: list[list[tuple[Array, Array]]], index: pd.MultiIndex) -> pd.DataFrame:
-    """Return means, differences from the best, and standard errors, of logs pooled over splits by row."""
+def pooled(found: list[list[tuple[Array, Array] | None]], index: Any) -> pd.DataFrame:
+    """Return means, differences from the best, and standard errors, of logs pooled over splits by row.
+
+    A candidate without scores in the last splits differs from the best by what it does in its own, and so does its
+    mean.
+    """
     import pandas as pd
 
-    logs = np.sum([[logs for logs, _ in row] for row in found], axis=0)
-    counted = np.sum([row[0][1] for row in found], axis=0)
-    means = np.array([ratio_of_sums(each, counted) for each in logs])
-    best = 0 if np.isnan(means[:, 0]).all() else int(np.nanargmax(means[:, 0]))
-    gaps = np.array([ratio_of_sums(each - logs[best], counted) for each in logs])
-    columns = {"mean": means[:, 0], "se": means[:, 1], "difference": gaps[:, 0], "difference_se": gaps[:, 1]}
-    return pd.DataFrame(columns, index=index)
+    by_candidate = [[one for one in column if one is not None] for column in zip(*found, strict=True)]
+    own = [ratio_of_sums(*_added(column)) for column in by_candidate]
+    whole = [len(column) == len(found) for column in by_candidate]
+    means = np.where(whole, [each.value for each in own], np.nan)
+    best = 0 if np.isnan(means).all() else int(np.nanargmax(means))
+    lines = []
+    for column, (mean, se), complete in zip(by_candidate, own, whole, strict=True):
+        (logs, counted), (others, _) = _added(column), _added(by_candidate[best][: len(column)])
+        gap = ratio_of_sums(logs - others, counted)
+        lines.append((mean if complete else means[best] + gap.value, se, *gap))
+    return pd.DataFrame(lines, columns=["mean", "se", "difference", "difference_se"], index=index)
+
+
+def _added(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Return logs and held-out counts of each row, added over splits."""
+    logs, counted = np.sum(parts, axis=0)
+    return logs, counted
 
 
 def with_fits(table: pd.DataFrame, found: list[list[Any]]) -> pd.DataFrame:
     """Return the table with the number of fits of each candidate, and of those that converged."""
-    converged = np.sum([[one.converged for one in row] for row in found], axis=0)
-    return table.assign(fits=len(found), converged=converged)
+    scored = [[one for one in column if one is not None] for column in zip(*found, strict=True)]
+    converged = [sum(one.converged for one in column) for column in scored]
+    return table.assign(fits=[len(column) for column in scored], converged=converged)
 
 
 def best_of[C](table: pd.DataFrame, scored: Sequence[C]) -> C | None:
-    """Return the candidate with the best mean; None if no count was held out."""
-    means = table["mean"].to_numpy()
+    """Return the candidate with the best mean of those with scores in all splits; None if no count was held out."""
+    means = table["mean"].where(table["fits"] == table["fits"].max()).to_numpy()
     return None if np.isnan(means).all() else scored[int(np.nanargmax(means))]

@@ -11,6 +11,9 @@ Masks never look at the counts. Of small matrices they are single entries at ran
 folds. Of large ones they are groups: rows and features are put at random in as many groups, each row group is held out
 in one feature group, and another one in the next fold; so each row misses the same share of the features, and sums over
 missing entries take no time. There are so many groups that no more entries are held out than counts are positive.
+
+Unless a number of masks is asked for, a candidate that is far behind the best after two of them or more is stopped: it
+is not fitted to the others. Its difference from the best is that in its own masks.
 """
 
 from __future__ import annotations
@@ -54,6 +57,7 @@ FOLDS = 10  # of which each holds out a tenth of the entries, or less
 SMALL = 1_000_000  # entries of a matrix whose entries are held out one by one
 FEW, MANY = 2, 5  # masks of large and of small matrices
 MASKS = 2**31 + 7  # seed beside those of the fits
+FIRST, BEHIND = 2, 5.0  # masks after which a candidate is stopped, so many standard errors behind the best
 
 
 def make_masks(counts: Counts, number: int, seed: int) -> list[Mask]:
@@ -91,6 +95,11 @@ class Scored(NamedTuple):
     entries: float
     converged: bool
 
+    @property
+    def per_count(self) -> float:
+        """Score for each held-out count."""
+        return ratio_of_sums(self.logs, self.counted).value
+
 
 @dataclass(frozen=True)
 class Masked(ByScore):
@@ -99,7 +108,8 @@ class Masked(ByScore):
     Attributes
     ----------
     splits : int, optional
-        Number of masks, each with its own fits; by default 5, of large counts 2.
+        Number of masks, each with its own fits; by default 5, of large counts 2, of which candidates that are far
+        behind have the first ones.
     """
 
     splits: int | None = None
@@ -141,14 +151,15 @@ class Masked(ByScore):
         import pandas as pd
 
         masks, tried = make_masks(plan.counts, self.splits or 0, plan.seed), list(product(plan.noises, plan.candidates))
-        found, scored, interrupted = plan.score_all(masks, len(masks), tried, partial(_score, plan, {}))
+        going = None if self.splits else _not_far_behind
+        found, scored, interrupted = plan.score_all(masks, len(masks), tried, partial(_score, plan, {}), going)
         crossed = len(plan.noises) > 1
         places = [(word_of(noise), *candidate) if crossed else candidate for noise, candidate in scored]
         index = pd.MultiIndex.from_tuples(places, names=["noise", "model", "rank"] if crossed else ["model", "rank"])
-        of_counts = [[ratio_of_sums(each.logs, each.counted).value for each in row] for row in found]
+        of_counts = [[each.per_count if each else np.nan for each in row] for row in found]
         scores = pd.DataFrame(of_counts, columns=index).rename_axis("mask")
-        table = pooled([[(each.logs, each.counted) for each in row] for row in found], index)
-        sums = np.sum([[(each.squares, each.entries) for each in row] for row in found], axis=0)
+        table = pooled(_logs(found), index)
+        sums = np.sum([[(each.squares, each.entries) if each else (0.0, 0.0) for each in row] for row in found], axis=0)
         table = with_fits(table.assign(chi_squared=sums[:, 0] / np.maximum(sums[:, 1], 1)), found)
         noise, best = best_of(table, scored) or (plan.noises[0], None)
         told: Any = {"interrupted": interrupted, "criterion": self.word, "noise": noise}
@@ -157,8 +168,11 @@ class Masked(ByScore):
     @classmethod
     def headline(cls, found: SelectionRecord) -> str:
         """Return the title of the table."""
-        masks = int(found.table["fits"].iloc[0])
-        return f"by {found.method}{with_noise(found)}, {masks} mask{'s' if masks > 1 else ''} of entries"
+        masks = int(found.table["fits"].max())
+        told = f"by {found.method}{with_noise(found)}, {masks} mask{'s' if masks > 1 else ''} of entries"
+        if (found.table["fits"] == masks).all():
+            return told
+        return f"{told}; stopped: over {BEHIND:g} standard errors behind the best after {FIRST} or more of them"
 
     @classmethod
     def headings(cls, found: SelectionRecord) -> Line:
@@ -169,6 +183,20 @@ class Masked(ByScore):
     def line(cls, found: SelectionRecord, each: Any) -> Line:
         """Return what the table says of a candidate."""
         return [*super().line(found, each), f"{each.chi_squared:.2f}", f"{each.converged} of {each.fits}"]
+
+
+def _logs(found: list[list[Scored | None]]) -> list[list[tuple[Array, Array] | None]]:
+    """Return logs and held-out counts of each row, by mask and candidate."""
+    return [[(each.logs, each.counted) if each else None for each in row] for row in found]
+
+
+def _not_far_behind(found: list[list[Scored | None]]) -> list[bool]:
+    """Return which candidates are scored by the next mask: those that have not been far behind the best."""
+    if len(found) < FIRST:
+        return [True] * len(found[0])
+    table = pooled(_logs(found), range(len(found[0])))
+    far = table["difference"] < -BEHIND * table["difference_se"]
+    return [each is not None and not behind for each, behind in zip(found[-1], far, strict=True)]
 
 
 def _score(

@@ -122,6 +122,9 @@ def _marks(found: Selection, here: Any) -> list[str]:
         return []
     best, frugal = found.place(found.best), found.one_standard_error
     marks = ["best"] if here == best else []
+    if "fits" in found.table:
+        fits = found.table["fits"]
+        marks += ["stopped"] if fits[here] < fits.max() else []
     if found.by.scored:
         marks += ["one se"] if frugal and here == found.place(frugal) != best else []
         marks += ["one se, rows"] if here == found.one_standard_error_for_rows else []
@@ -226,6 +229,8 @@ def select(
         (`by_evidence`); "stability": the largest rank whose components return (`by_stability`).
     splits : int, optional
         With "masked" and "heldout", the number of masks (splits), each with its own fits: 5 (large counts: 2), and 3.
+        Left out, candidates that are over five standard errors behind the best after two masks or more are fitted to
+        no others, which the table tells.
     keep : float, optional
         With "heldout", the probability that a count is a training count, 0.8 by default.
     withhold : float, optional
