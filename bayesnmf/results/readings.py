@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from bayesnmf.needs import needed_for
 from bayesnmf.results import (
     annotation,
+    coordinates,
     effects,
     expected,
     explained,
@@ -197,3 +198,11 @@ class Readings(FitRecord):
         largest share, which may be one that all rows have. See `bayesnmf.results.shares.leading_components`.
         """
         return shares.leading_components(self, order)
+
+    def coordinates(self) -> pd.DataFrame:
+        """Return where rows lie, (n, K − 1), so that their distances are those of their expected profiles.
+
+        For clusters, neighbours and pictures of rows: components of similar profiles are near to each other. See
+        `bayesnmf.results.coordinates.coordinates`.
+        """
+        return coordinates.coordinates(self)

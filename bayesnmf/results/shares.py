@@ -233,15 +233,8 @@ def leading_components(fit: FitRecord, order: str = "lift") -> pd.DataFrame:
 
     check_choice(order, "order", ORDERS)
     shares, counted = to_topic_model(fit).proportions, fit.counts.row_totals > 0
-    base = shares[counted]
-    if fit.reference is not None:
-        own = fit.reference.fit
-        base = to_topic_model(own).proportions[own.counts.row_totals > 0]
-    elif fit.is_projected:
-        warn_of_data(
-            "lifts are against the rows of this projection, since a file or one matrix of it does not have those of "
-            "the reference: reference.project(...) gives the components that lead against these"
-        )
+    own = rows_to_compare_with(fit, "lifts")
+    base = to_topic_model(own).proportions[own.counts.row_totals > 0]
     first, lifts = _leading(shares, base, order), shares / mean_shares(base)
     labels: Any = fit.component_labels
     codes, rows = np.where(counted, first, -1).astype(np.intp), np.arange(len(shares))
@@ -251,6 +244,18 @@ def leading_components(fit: FitRecord, order: str = "lift") -> pd.DataFrame:
         "lift": np.where(counted, lifts[rows, first], np.nan),
     }
     return pd.DataFrame(columns, index=pd.Index(fit.row_names, name="row"))
+
+
+def rows_to_compare_with(fit: FitRecord, what: str) -> FitRecord:
+    """Return the fit whose rows those of a fit are compared with: itself, or the reference of a projection."""
+    if fit.reference is not None:
+        return fit.reference.fit
+    if fit.is_projected:
+        warn_of_data(
+            f"{what} are against the rows of this projection, since a file or one matrix of it does not have those of "
+            "the reference: reference.project(...) compares with these"
+        )
+    return fit
 
 
 def leading_of(shares: Array, counted: Array) -> Array:
