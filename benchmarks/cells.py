@@ -2,6 +2,7 @@
 
     python -m venv rivals; rivals/bin/pip install cnmf==1.7.1 scanpy
     python -m benchmarks.cells --rivals rivals/bin/python [--ranks 6 10] [--methods ours hierarchical cnmf nmf]
+    python -m benchmarks.cells --clusters
 
 pbmc_facs: 3,774 blood cells in ten types, sorted by FACS, with all 16,791 genes. Markers of a type are the genes with
 the greatest Wilcoxon scores of scanpy, against all other cells after its usual normalisation. For each type, "of 20" is
@@ -13,6 +14,11 @@ usage, or by share × log lift (`Fit.leading_components`), and NMI and ARI are t
 Every run is a process of its own, whose wall and processor seconds (of all its processes) and peak memory are those of
 the operating system, with imports and compiling in them. scHPF is not on the package index; `hierarchical_poisson` is
 the same model. Results that are in the folder are not run again.
+
+--clusters: NMI of known labels with as many clusters by k-means (ten starts), of roots of shares, of roots of share
+over mean share, and of `Fit.coordinates`, of plain fits. The labels are `subpop` of pbmc_facs, whole and in two random
+halves, and the 13 identities of the simulated cells of `benchmarks.programs`. The rule of the coordinates was chosen on
+the first half and on scsim_k14.
 """
 
 from __future__ import annotations
@@ -24,12 +30,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from scipy.special import xlogy
+from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 import bayesnmf
@@ -110,6 +119,36 @@ def line_of(method: str, rank: int, found: dict[str, Any], genes: dict[str, list
     return [*told, f"{found['wall']:.0f}", f"{found['cpu']:.0f}", f"{found['MB']:,.0f}"]
 
 
+def labelled_cells() -> Iterator[tuple[str, Any, Array, tuple[int, ...]]]:
+    """Yield names, counts, labels and numbers of programs to fit."""
+    data = real("pbmc_facs")
+    labels, order = data.rows["subpop"].astype(str).to_numpy(), np.random.default_rng(7).permutation(len(data.rows))
+    first, second = np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :])
+    for name, rows in {"first half": first, "second half": second, "whole": np.sort(order)}.items():
+        yield f"pbmc_facs, {name}", data.counts.rows(rows), labels[rows], (6, 10, 15)
+    for name in ("scsim_k14", "scsim_k14_b"):
+        held = np.load(Path(os.environ["BAYESNMF_DATA"]) / f"{name}.npz")
+        parts = held["data"].astype(np.float64), held["indices"], held["indptr"]
+        yield name, csr_array(parts, shape=tuple(held["shape"])), held["group"], (14, 24)
+
+
+def print_clusters() -> None:
+    """Print how clusters of cells by several rules agree with known labels."""
+    print("| cells | K | roots of shares | roots of share / mean share | coordinates | processor s of the fit |")
+    print("|---|--:|--:|--:|--:|--:|")
+    for name, counts, labels, ranks in labelled_cells():
+        for rank in ranks:
+            began = time.process_time()
+            fit = bayesnmf.fit(counts, rank=rank, seed=0)
+            seconds = time.process_time() - began
+            shares = bayesnmf.to_topic_model(fit).proportions
+            rules = np.sqrt(shares), np.sqrt(shares / shares.mean(axis=0)), fit.coordinates().to_numpy()
+            means = KMeans(len(np.unique(labels)), n_init=10, random_state=0)
+            scores = [normalized_mutual_info_score(labels, means.fit_predict(each)) for each in rules]
+            told = [name, str(rank), *(f"{score:.3f}" for score in scores), f"{seconds:.0f}"]
+            print(f"| {' | '.join(told)} |", flush=True)
+
+
 def main(given: list[str] | None = None) -> None:
     """Run what is not in the folder yet, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -119,7 +158,11 @@ def main(given: list[str] | None = None) -> None:
                         choices=[*OURS, *RIVALS])  # fmt: skip
     parser.add_argument("--out", type=Path, default=HERE / "cells", help="folder of results")
     parser.add_argument("--one", nargs=3, metavar=("METHOD", "RANK", "RESULT"), help="run one of ours (used inside)")
+    parser.add_argument("--clusters", action="store_true", help="compare clusters of cells with their types")
     options = parser.parse_args(given)
+    if options.clusters:
+        print_clusters()
+        return
     if options.one:
         method, rank, result = options.one
         Path(result).write_text(json.dumps(ours(method, int(rank))))

@@ -1,11 +1,14 @@
 """How long does an iteration take with each noise, beside one of Poisson counts, and a selection of rank and noise?
 
     python -m benchmarks.noise_speed [--sizes 400x1500x10 …] [--noises nb1 nb2 …] [--dtype float32] [--select]
+    python -m benchmarks.noise_speed --sizes --real pbmc_facs:10
 
 Counts of the sizes N x M x K are simulated, 150 K a row and rates that vary by 30 %, and fitted by vi with the default
 options but for a fixed number of iterations. Milliseconds are processor time on one thread, by the difference of fits
 of 40 and of 140 iterations; a noise that is learned begins with a Poisson fit of as many, whose time is taken off.
 `whole` is the time of a fit by default options over its iterations, with its Poisson fit, starts and exchanges.
+
+--real: ``fit(counts, rank, noise="nb2")`` of whole real matrices, with its Poisson fit.
 
 --select: `bayesnmf.select(counts, ranks=range(2, 13), noise=("poisson", "nb2"))` of 311 tumours with six signatures of
 COSMIC, 3,000 mutations each (median) and rates that vary by 30 %.
@@ -68,6 +71,7 @@ def main() -> None:
     words.add_argument("--sizes", nargs="*", default=["311x96x6", "400x400x5", "400x1500x10"])
     words.add_argument("--noises", nargs="+", default=["nb1", "nb2", "zip"])
     words.add_argument("--dtype", default="float64", choices=("float64", "float32"))
+    words.add_argument("--real", nargs="*", default=[], metavar="NAME:K")
     words.add_argument("--select", action="store_true")
     given = words.parse_args()
     warnings.simplefilter("ignore")
@@ -85,6 +89,10 @@ def main() -> None:
                 f"| {size} | {noise} | {own:.1f} | {own / plain:.1f} | {1e3 * seconds / done:.1f} | {done} |",
                 flush=True,
             )
+    for name, rank in (each.split(":") for each in given.real):
+        counts, began = bayesnmf.datasets.real(name).counts, time.process_time()
+        fit = bayesnmf.fit(counts, rank=int(rank), seed=0, noise="nb2")
+        print(f"\n{name}, K = {rank}: {time.process_time() - began:.0f} s\n\n{fit}")
     if given.select:
         counts, began = tumours(), time.process_time()
         found = bayesnmf.select(counts, ranks=range(2, 13), noise=("poisson", "nb2"))

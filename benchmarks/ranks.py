@@ -2,6 +2,7 @@
 
     python -m benchmarks.ranks [--seconds 600] [--kinds well weak over] [--part 0/2] [--again stability] [--report]
     python -m benchmarks.ranks --real pcawg_breast_sbs96 digits
+    python -m benchmarks.ranks --stopped tumours pcawg_breast_sbs96 digits mcf7 simulated
 
 None of the data sets is drawn from the priors of the fits, which are the defaults of gamma_poisson:
 
@@ -13,6 +14,10 @@ Ranks 1 to 8; --real measures whole real matrices at ranks 1 to 20, without the 
 benchmarks/ranks/, so that a run can be stopped and continued; --part 0/2 and 1/2 share the work of two processes.
 --again measures criteria once more in all sets that have a file, from the first on, as after a change of a criterion.
 --report prints how often each criterion finds the rank.
+
+--stopped compares masked entries by default, where candidates far behind are stopped, with all five masks of each: what
+they choose, fits, and processor seconds. `tumours` are those of `benchmarks.noise_speed`, `simulated` the first five
+sets of each kind. Lines of benchmarks/ranks/stopped.csv are not measured again.
 """
 
 from __future__ import annotations
@@ -20,7 +25,8 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +35,10 @@ import pandas as pd
 
 import bayesnmf
 from bayesnmf.inference.status import ConvergenceWarning
+from bayesnmf.studies.selection.masked import MANY
 from bayesnmf.writing import write_text
 from benchmarks.data import read
+from benchmarks.noise_speed import tumours
 
 FOLDER = Path(__file__).parent / "ranks"
 type Ranks = tuple[int, ...]
@@ -147,6 +155,41 @@ def run_real(names: list[str]) -> None:
         print(table.to_string())
 
 
+def to_stop(names: list[str]) -> Iterator[tuple[str, Any, Ranks, tuple[str, ...]]]:
+    """Yield names, counts, ranks and noises of selections in which candidates may be stopped."""
+    for name in names:
+        if name == "tumours":
+            yield name, tumours(), tuple(range(2, 13)), ("poisson", "nb2")
+        elif name == "simulated":
+            for kind, seed in product(SIZES, range(5)):
+                yield f"{kind}-{seed:02d}", simulated(kind, seed)[0], RANKS, ("poisson",)
+        else:
+            ranks = {"digits": (4, 8, 12, 16, 20, 25), "mcf7": (2, 4, 6, 8)}.get(name, tuple(range(2, 16)))
+            noises = ("poisson", "nb1", "nb2") if name == "pcawg_breast_sbs96" else ("poisson",)
+            counts = bayesnmf.datasets.digits() if name == "digits" else bayesnmf.datasets.real(name).counts
+            yield name, counts, ranks, noises
+
+
+def run_stopped(names: list[str]) -> None:
+    """Compare selections by default with those that score every candidate by all masks."""
+    path = FOLDER / "stopped.csv"
+    done = pd.read_csv(path) if path.exists() else pd.DataFrame({"counts": []})
+    for name, counts, ranks, noises in to_stop(names):
+        if name in set(done["counts"]):
+            continue
+        line: dict[str, Any] = {"counts": name}
+        for way, splits in {"default": None, "all": MANY}.items():
+            began = time.process_time()
+            found = bayesnmf.select(counts, ranks=ranks, noise=noises, splits=splits, seed=0, check=False)
+            line |= {f"{way}_seconds": round(time.process_time() - began, 1), f"{way}_fits": found.table["fits"].sum()}
+            chosen = (found.noise.word, found.best, found.one_standard_error)
+            line[f"{way}_chosen"] = f"{chosen[0]} {chosen[1].rank} {chosen[2].rank}"
+        done = pd.concat([done, pd.DataFrame([line])])
+        write_text(path, done.to_csv(index=False))
+        print(line, flush=True)
+    print(done.to_string(index=False))
+
+
 def report() -> None:
     """Print how often each criterion names the rank, a smaller one, a larger one, or none."""
     for kind in KINDS:
@@ -173,8 +216,12 @@ def main() -> None:
     parser.add_argument("--part", default="0/1")
     parser.add_argument("--again", nargs="+", default=[], choices=list(CRITERIA))
     parser.add_argument("--real", nargs="+", default=[], metavar="NAME")
+    parser.add_argument("--stopped", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--report", action="store_true")
     asked = parser.parse_args()
+    if asked.stopped:
+        run_stopped(asked.stopped)
+        return
     if asked.real:
         run_real(asked.real)
         return

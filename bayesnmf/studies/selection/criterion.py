@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 
@@ -190,8 +190,8 @@ class SelectionPlan:
         number: int,
         tried: Sequence[C],
         score: Callable[[P, C, int], S],
-        going: Callable[[list[list[S | None]]], list[bool]] | None = None,
-    ) -> tuple[list[list[S | None]], Sequence[C], bool]:
+        going: Callable[[list[list[S]]], list[bool]] | None = None,
+    ) -> tuple[list[list[S]], Sequence[C], bool]:
         """Score every candidate by every part of the counts.
 
         Parameters
@@ -222,15 +222,15 @@ class SelectionPlan:
         KeyboardInterrupt
             Ctrl-C before the first score.
         """
-        found, done, interrupted = list[list[S | None]](), 0, False
-        goes = [True] * len(tried)
+        found, done, interrupted = list[list[S]](), 0, False
+        goes, nothing = [True] * len(tried), cast(S, None)  # one of S, where some do not go on
         try:
             for place, part in enumerate(parts):
                 found.append([])
                 total = done + (number - place) * sum(goes)
                 for candidate, asked in zip(tried, goes, strict=True):
                     if not asked:
-                        found[-1].append(None)
+                        found[-1].append(nothing)
                         continue
                     self.report("select", done, total, np.nan)
                     found[-1].append(score(part, candidate, self.seed + place))

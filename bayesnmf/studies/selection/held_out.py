@@ -301,7 +301,7 @@ def _logs_of(fitted: Fit, held_out: Counts, rows: Array, frequencies: Array, see
     return logs, counted
 
 
-def pooled(found: list[list[tuple[Array, Array] | None]], index: Any) -> pd.DataFrame:
+def pooled(found: Sequence[Sequence[tuple[Array, Array] | None]], index: Any) -> pd.DataFrame:
     """Return means, differences from the best, and standard errors, of logs pooled over splits by row.
 
     A candidate without scores in the last splits differs from the best by what it does in its own, and so does its

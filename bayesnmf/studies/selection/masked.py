@@ -201,7 +201,7 @@ def _not_far_behind(found: list[list[Scored | None]]) -> list[bool]:
 
 def _score(
     plan: SelectionPlan, poisson: dict[Candidate, Fit], mask: Mask, candidate: tuple[Noise, Candidate], seed: int
-) -> Scored:
+) -> Scored | None:
     """Fit a candidate, with its noise, to the entries outside a mask, and score those inside.
 
     A Poisson fit of the same mask, which has its seed, is what a noise begins with.
