@@ -173,21 +173,22 @@ def to_stop(names: list[str]) -> Iterator[tuple[str, Any, Ranks, tuple[str, ...]
 def run_stopped(names: list[str]) -> None:
     """Compare selections by default with those that score every candidate by all masks."""
     path = FOLDER / "stopped.csv"
-    done = pd.read_csv(path) if path.exists() else pd.DataFrame({"counts": []})
+    done = pd.read_csv(path).to_dict("records") if path.exists() else []
     for name, counts, ranks, noises in to_stop(names):
-        if name in set(done["counts"]):
+        if any(each["counts"] == name for each in done):
             continue
         line: dict[str, Any] = {"counts": name}
         for way, splits in {"default": None, "all": MANY}.items():
             began = time.process_time()
             found = bayesnmf.select(counts, ranks=ranks, noise=noises, splits=splits, seed=0, check=False)
-            line |= {f"{way}_seconds": round(time.process_time() - began, 1), f"{way}_fits": found.table["fits"].sum()}
+            seconds = time.process_time() - began
+            line |= {f"{way}_seconds": round(seconds, 1), f"{way}_fits": int(found.table["fits"].sum())}
             chosen = (found.noise.word, found.best, found.one_standard_error)
             line[f"{way}_chosen"] = f"{chosen[0]} {chosen[1].rank} {chosen[2].rank}"
-        done = pd.concat([done, pd.DataFrame([line])])
-        write_text(path, done.to_csv(index=False))
+        done.append(line)
+        write_text(path, pd.DataFrame(done).to_csv(index=False))
         print(line, flush=True)
-    print(done.to_string(index=False))
+    print(pd.DataFrame(done).to_string(index=False))
 
 
 def report() -> None:
