@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 from bayesnmf.inference.sampling import kept_programs
 from bayesnmf.inference.sampling.kept_programs import compile_kept
@@ -19,8 +20,10 @@ def compilations(tmp_path, monkeypatch):
     monkeypatch.delenv(kept_programs.VARIABLE, raising=False)
     before = jax.config.jax_compilation_cache_dir
     jax.config.update("jax_compilation_cache_dir", None)
+    reset_cache()  # JAX holds on to the folder that it has opened
     yield done
     jax.config.update("jax_compilation_cache_dir", before)
+    reset_cache()
 
 
 def program(power=2.0, name="sum"):

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -365,6 +366,12 @@ _GATHER_ONLY = _loop(with_globals(_share_out, "_gather_only", share_entries=weig
 _SCATTER = _loop(_share_out)
 
 
+@cache
+def _least_of(dtype: Any) -> Any:
+    """Return the least mean, as a number of this dtype."""
+    return dtype.type(least_mean.py_func(dtype))
+
+
 class _Shared(NamedTuple):
     """What a pass shares out: counts in CSR form, factors padded to whole vectors, and spreads where counts cluster.
 
@@ -382,8 +389,7 @@ class _Shared(NamedTuple):
     @classmethod
     def of(cls, matrix: csr_array, U: Array, V: Array, spread: Spread | None) -> _Shared:
         """Return the counts with factors (n, K) and (m, K), the second in whole vectors."""
-        least = U.dtype.type(least_mean.py_func(U.dtype))
-        return cls(matrix.indptr, matrix.indices, matrix.data, whole_vectors(U), V, spread, least)
+        return cls(matrix.indptr, matrix.indices, matrix.data, whole_vectors(U), V, spread, _least_of(U.dtype))
 
     def sums(self) -> Array:
         """Return the vector to which a loop adds ℓ."""
@@ -527,7 +533,10 @@ def _scatter(matrix: csr_array, U: Array, V: Array, spread: Spread | None, threa
         np.add.reduce(partial[:, first:last], axis=0, out=of_columns[first:last])
         of_columns[first:last] *= shared.V[first:last]
 
-    in_blocks(even_bounds(m, threads if partial.size > LEAST_SUMS else 1), add_shards)
+    if partial.size > LEAST_SUMS:
+        in_blocks(even_bounds(m, threads), add_shards)
+    else:
+        add_shards(0, 0, m)
     if underflow:
         total += shared.add_underflowed(U.shape[1], of_rows, of_columns)
     return Totals(A, Bt.T, total)

@@ -147,14 +147,15 @@ def mean_field_moments(
         np.ascontiguousarray(prior, dtype=np.float64),
         np.ascontiguousarray(weight, dtype=np.float64),
     ]
-    whole, room = rows_in_memory(shape), (6, min(max(BLOCK // rank, 1), rows) + SPARE, rank)
+    whole, room = rows_in_memory(shape), (6, max(min(BLOCK // rank, rows), 1) + SPARE, rank)
+    if blocks == 1:
+        divergence = _moments(whole, *given, 0, rows, np.ones(room), sums[0], filled, shift)
+        return Moments(sums[0], geometric, shift, divergence)
     parts = in_blocks(
         even_bounds(rows, blocks),
         lambda block, *ends: _moments(whole, *given, *ends, np.ones(room), sums[block], filled, shift),
         threads_or_default(threads, work),
     )
-    if blocks == 1:
-        return Moments(sums[0], geometric, shift, parts[0])
     return Moments(sums.sum(axis=0), geometric, shift, float(np.sum(parts)))
 
 
