@@ -179,5 +179,5 @@ def settled_totals(
         return left
 
     if sum(in_blocks(bounds, settle, threads)):
-        in_blocks(bounds, lambda *block: settle(*block, np.empty((2, rank))), threads)
+        in_blocks(bounds, lambda block, first, last: settle(block, first, last, np.empty((2, rank))), threads)
     return totals, updates
