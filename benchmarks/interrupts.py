@@ -135,7 +135,7 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
         factors.scale_rows(factor, np.ones(K))
         return factor
 
-    lost = allocation.padded(U.shape, np.float64)
+    lost = factors.padded(U.shape, np.float64)
     lost[:] = 1e-200
 
     first, catalogue = tokens[: n // 10], np.ascontiguousarray(V / V.sum(axis=1, keepdims=True))  # as fits have them

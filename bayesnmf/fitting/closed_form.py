@@ -23,7 +23,7 @@ from bayesnmf.inference.device.checks import find_gpus
 from bayesnmf.inference.dispersion import DispersionLearner
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.starts.exchanging import Climb, as_interrupted, exchange_components, told_of_no_chance
-from bayesnmf.inference.starts.states import DESCENT
+from bayesnmf.inference.starts.states import descent_for
 from bayesnmf.inference.status import BROKEN, INTERRUPTED
 from bayesnmf.kernels.cpu.threads import one_blas_thread
 from bayesnmf.options import MAP, METHODS, VI
@@ -153,7 +153,8 @@ def run_from_start(
         job.report(label, iteration, options.max_iter, value)
 
     def prepare(iteration: int, *_: Any) -> None:  # whose objective is another one
-        job.report(f"{label}, preparation", iteration, DESCENT, np.nan)
+        iterations = descent_for(problem.counts, job.rank).iterations
+        job.report(f"{label}, preparation", iteration, iterations, np.nan)
 
     def climber(problem: Problem, state: State) -> Climb:
         return Climb(_ascent_of_options(job, problem, devices, rng), problem, state)

@@ -38,9 +38,9 @@ class MAP:
         Priors of both sides.
     start : Start, Fit, "svd", "descent", "random", "random_descent" or None
         State to start from. "random": counts allocated at random. "svd": a singular value decomposition of the counts
-        (`bayesnmf.inference.starts.states`). "descent": the same, followed by 30 iterations of coordinate descent on
-        the likelihood alone. "random_descent": "random", followed by the same. None is "descent" for vi, and for map if
-        a shape or concentration is below 1; else, and on disk, "svd". Where priors of components favour features, as
+        (`bayesnmf.inference.starts.states`). "descent": the same, followed by 30 to 50 iterations of coordinate descent
+        on the likelihood alone. "random_descent": "random", followed by the same. None is "descent" for vi, and for map
+        if a shape or concentration is below 1; else, and on disk, "svd". Where priors of components favour features, as
         seeds do, each word is a start that has these features.
         At the end of a fit from "svd" or "descent", two components are merged and a third is split as long as this
         raises the objective: components that carry nothing of their own; any, if counts are few (nonzeros and 20 times

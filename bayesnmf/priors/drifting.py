@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
 from bayesnmf.priors.dirichlet import Dirichlet
@@ -119,6 +118,8 @@ class Drifting(Dirichlet):
 
     def learned_from(self, statistics: list[Array]) -> Self:
         """Return the prior with the strength that maximises E_q log p, within the limits of this file."""
+        from scipy.optimize import minimize_scalar  # slow to import, and most fits do not need it
+
         (known, at), beside = self.given_rows, self._beside
         logs = statistics[0][at]
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq, nnls
 
 from bayesnmf.checks import check_fraction
 from bayesnmf.data.counts import Counts
@@ -181,6 +180,8 @@ def _in_profile(counts: Counts, loadings: Array, components: Array, profile: Arr
 
 def scale_of(fit: FitRecord, weights: Array) -> Scale:
     """Return what rows of a fit have beyond Poisson noise around components without their counts."""
+    from scipy.optimize import nnls  # slow to import, and most fits do not need it
+
     loadings, components = (np.asarray(each, np.float64) for each in fit.mean_factors)
     counted = np.flatnonzero(fit.counts.row_totals > 0)
     chosen = counted[np.unique(np.linspace(0, len(counted) - 1, min(len(counted), SCORED)).astype(int))]
@@ -206,6 +207,7 @@ def scale_of(fit: FitRecord, weights: Array) -> Scale:
 
 def _spread_of(scale: Scale, found: Excess) -> float:
     """Return κ with which the median absolute deviation of scores is that of a normal distribution, 0 if none has."""
+    from scipy.optimize import brentq  # slow to import, and most fits do not need it
 
     def deviation(spread: float) -> float:
         scores = scale._replace(spread=spread).score(found)

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy.optimize import nnls
 from scipy.sparse import csr_array
 from scipy.special import stdtr
 
@@ -161,6 +160,8 @@ def _rows_of(features: int, rank: int) -> int:
 
 def _variances(residuals: Array, means: Array) -> Array:
     """Return variances a λ + b λ² that suit the squares of residuals of entries with means λ, but for those far out."""
+    from scipy.optimize import nnls  # slow to import, and most fits do not need it
+
     both, found, limit = np.stack([means, means**2]), means, np.inf
     for _ in range(ROUNDS):
         squares = np.minimum(residuals**2, limit * found)

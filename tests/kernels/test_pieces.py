@@ -12,7 +12,7 @@ from numba.core.registry import CPUDispatcher
 
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.kernels import cpu
-from bayesnmf.kernels.cpu import draws, settling, threads, urn
+from bayesnmf.kernels.cpu import allocation, draws, factors, settling, threads, urn
 from bayesnmf.kernels.cpu.threads import in_blocks
 from benchmarks.interrupts import calls, pieces
 
@@ -28,6 +28,13 @@ CALLED_BY_TESTS = {
     "log_gamma_and_digamma", "gamma_at_least_one", "systematic_offspring", "poisson", "binomial", "add_many",
     "add_multinomial", "stream", "bits", "uniform",
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def as_large_counts(monkeypatch):
+    """Small counts go by loops that are compiled already, and by NumPy; here they go where large ones do."""
+    monkeypatch.setattr(allocation, "FEW", 0)
+    monkeypatch.setattr(factors, "SMALL", 0)
 
 
 def parts_of(result):

@@ -22,6 +22,7 @@ from numpyro.infer.hmc import hmc
 from numpyro.infer.util import constrain_fn, initialize_model, potential_energy
 
 from bayesnmf.inference.sampling.gibbs import choose_chains
+from bayesnmf.inference.sampling.kept_programs import compile_kept
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.types import Array
 
@@ -213,9 +214,9 @@ def compile_chain(
         return run_steps(step, state, length, NUTS_STRIDE)
 
     given = placeholders(shapes)
-    compiled_init = jax.jit(init).lower(*given).compile()
+    compiled_init = compile_kept(jax.jit(init).lower(*given))
     state = jax.eval_shape(init, *given)
-    return _Compiled(compiled_init, jax.jit(steps).lower(given[2], state, 1).compile())
+    return _Compiled(compiled_init, compile_kept(jax.jit(steps).lower(given[2], state, 1)))
 
 
 def run_threads(
@@ -324,4 +325,12 @@ def build_functions(
         arguments = join_arguments(traced, fixed)
         return run_steps(lambda state: svi.update(state, **arguments), state, length, SVI_STRIDE)
 
-    return _Functions(jax.jit(init), jax.jit(steps), svi.get_params)
+    compiled: dict[Hashable, Callable[[Any, dict[str, Any], int], tuple[Any, jax.Array]]] = {}
+
+    def run(state: Any, traced: dict[str, Any], length: int) -> tuple[Any, jax.Array]:
+        shapes = shapes_of(state)
+        if shapes not in compiled:
+            compiled[shapes] = compile_kept(jax.jit(steps).lower(state, traced, 1))
+        return compiled[shapes](state, traced, length)
+
+    return _Functions(jax.jit(init), run, svi.get_params)

@@ -27,7 +27,7 @@ from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.ascent.poisson_regression import descended
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sides import allocate, objective
-from bayesnmf.inference.starts.states import data_state, flat_problem, state_of_totals
+from bayesnmf.inference.starts.states import data_state, flat_problem, is_little_work, state_of_totals
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, NO_CHANCE
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.dense import entry_allocations
@@ -269,9 +269,6 @@ GLANCE, TRIAL = 3, 15  # iterations of each exchange in a first round, and of th
 GLANCES, TRIALS = 10, 3  # exchanges in each round
 FEWEST = 3  # smallest number of components
 LEAST_GAIN = 0.1  # in nats; by less, an ascent that has converged may still rise, and exchanges could go on for ever
-# Largest work of an iteration, in multiply-adds, for which exchanges of all components are tried: a round of 75
-# iterations then takes some tenths of a second. An update of a parameter counts as much as 20 nonzeros.
-SMALL, PARAMETER_WORK = 4e5, 20
 Climber = Callable[[Problem, State], Climb]
 Begun = tuple[Climb, Ascent]
 
@@ -315,7 +312,7 @@ def _to_merge(ascent: Ascent) -> np.ndarray:
     rank = len(components.geometric)
     if rank < FEWEST or len(favoured(ascent.problem.components_prior)):  # whose places have a meaning
         return np.empty(0, np.intp)
-    if _is_small(ascent):
+    if is_little_work(counts, rank):  # then exchanges of all are tried
         return np.arange(rank)
     weights = counts.row_totals if ascent.problem.loadings_prior.support == "simplex" else counts.row_weights
     sizes = loadings.exposed_sums(1, weights) * components.exposed_sums(0, counts.feature_weights)
@@ -349,7 +346,8 @@ def _find_exchange(
             raise KeyboardInterrupt
         return climb, found
 
-    small, held = _is_small(best), list[tuple[float, Exchange | Begun]]()
+    small = is_little_work(best.problem.counts, len(best.state.components.geometric))
+    held = list[tuple[float, Exchange | Begun]]()
     for exchange in chosen:
         climb, found = tried(exchange, GLANCE)
         held.append((last_objective(found), (climb, found) if small else exchange))
@@ -358,12 +356,6 @@ def _find_exchange(
         if last_objective(found) > highest + max(ROUGH_TOL * abs(highest), LEAST_GAIN):
             return climb, _append_ascent(best, found)
     return None
-
-
-def _is_small(ascent: Ascent) -> bool:
-    """Return whether trials take little time, and their states little memory."""
-    counts, rank = ascent.problem.counts, len(ascent.state.components.geometric)
-    return bool((counts.nnz + PARAMETER_WORK * sum(counts.shape)) * rank <= SMALL)
 
 
 def _append_ascent(best: Ascent, found: Ascent) -> Ascent:

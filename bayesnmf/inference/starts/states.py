@@ -43,13 +43,37 @@ from bayesnmf.priors.values import as_scaled_proportions, rows_of_value, rows_to
 from bayesnmf.types import Array
 
 Given = Array | ScaledProportions | Distribution
-# Iterations without priors, of one extrapolated sweep; 50 of three plain sweeps end no better in three times as long.
-DESCENT = 30
 REST = 0.01  # share of a start from favoured features that goes to other components and features
 RANK_ONE = 10  # iterations that fit rows and features to counts with missing entries
 FLOOR = 1.0  # smallest entry, in factor means: small values change only after very many updates, and zeros never
 POWER_ITERATIONS, OVERSAMPLING = 4, 10
 NOTHING = np.empty((0, 0))
+# Largest work of an iteration, in multiply-adds, that is little: a hundred then take some tenths of a second. An update
+# of a parameter counts as much as 20 nonzeros.
+LITTLE, PARAMETER_WORK = 4e5, 20
+
+
+def is_little_work(counts: Counts, rank: int) -> bool:
+    """Return whether iterations on these counts take little time, and their states little memory."""
+    return bool((counts.nnz + PARAMETER_WORK * sum(counts.shape)) * rank <= LITTLE)
+
+
+class Descent(NamedTuple):
+    """A descent on the likelihood alone: its iterations, the sweeps of each, and whether they are extrapolated."""
+
+    iterations: int
+    sweeps: int
+    extrapolated: bool
+
+
+# The quick one takes a third of the time, and ends as high in the mean (benchmarks/starts.py). Where counts are few, it
+# fits them too closely, and fits from there end lower; there is time for the slow one.
+SLOW, QUICK = Descent(50, 3, False), Descent(30, 1, True)
+
+
+def descent_for(counts: Counts, rank: int) -> Descent:
+    """Return the descent of a start from these counts."""
+    return SLOW if is_little_work(counts, rank) else QUICK
 
 
 def random_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:
@@ -193,11 +217,14 @@ def _descended_state(problem: Problem, begin: Begin, rank: int, rng: np.random.G
     if show is not None:
         show(0)  # passes over the counts come before its first iteration
     flat = flat_problem(problem.counts)
-    schedule = Schedule("alternating", max_iter=DESCENT)
+    descent = descent_for(problem.counts, rank)
+    schedule = Schedule("alternating", sweeps=descent.sweeps, max_iter=descent.iterations)
     # Means of rank one in missing entries serve to begin with; held for longer they would be taken for counts, and a
     # large count that is missing would lead to components that lack its feature.
     begun = begin(replace(flat, counts=completed(flat.counts)), rank, rng)
-    steps = Extrapolated(regression_steps(flat, schedule, "scd"), LEAST)
+    steps = regression_steps(flat, schedule, "scd")
+    if descent.extrapolated:
+        steps = Extrapolated(steps, LEAST)
     fitted = state_after_steps(flat, begun, schedule, steps, show)
     return _state_at(problem, fitted.loadings, fitted.components.geometric)
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from numba.extending import overload
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk, with_globals
-from bayesnmf.kernels.cpu.factors import LINE_BYTES, aligned, padded, padded_and_whole, whole_vectors
+from bayesnmf.kernels.cpu.factors import LINE_BYTES, aligned, padded_and_whole, whole_vectors
 from bayesnmf.kernels.cpu.rising import Rising
 from bayesnmf.kernels.cpu.threads import (
     SERIAL_WORK,
@@ -245,15 +246,15 @@ def _spreads_of_row(spreads: Any, i: int) -> Any:
 
 @compiled_on_disk(nogil=True)
 def share_out_underflowed(
-    indptr: Array, indices: Array, values: Array, U: Array, V: Array, spread: Any, start: int, stop: int, rank: int,
-    least: float, A: Array, Bt: Array,
+    indptr: Array, indices: Array, values: Array, U: Array, V: Array, spread: Any, least: float, start: int, stop: int,
+    rank: int, A: Array, Bt: Array,
 ) -> float:  # fmt: skip
     """Add the entries whose mean underflowed, computed with logarithms; return their ℓ.
 
     Where no component gives positive mass, factors of 0 are replaced by the smallest normal number.
     """
     step = VECTOR_BYTES // V.itemsize
-    kept, sums = np.zeros(V.shape[1], dtype=U.dtype), np.zeros(step)
+    kept, sums, weight = np.zeros(V.shape[1], dtype=U.dtype), np.zeros(step), np.empty(rank)
     loglik = 0.0
     for i in range(start, stop):
         u = U[i]
@@ -269,16 +270,18 @@ def share_out_underflowed(
                         s = spread_of_entry(spread[0][i], spreads_of_row(spread[1], i), j)
                         loglik += (x - 1.0) * np.log(s) + math.lgamma(x)
                         x = 1.0
-                    loglik += share_out_entry(x, u, V[j], A[i, :rank], Bt[j, :rank])
+                    loglik += share_out_entry(x, u, V[j], weight, A[i, :rank], Bt[j, :rank])
     return loglik
 
 
-@compiled_for_kernels()
-def share_out_entry(count: float, u: Array, v: Array, a: Array, b: Array) -> float:
-    """Add the expected allocations of one entry to a and b (K,), computed with logarithms; return the entry's ℓ."""
+@compiled_for_kernels(fastmath=FAST)
+def share_out_entry(count: float, u: Array, v: Array, weight: Array, a: Array, b: Array) -> float:
+    """Add the expected allocations of one entry to a and b (K,), computed with logarithms; return the entry's ℓ.
+
+    The weights (K,) are overwritten.
+    """
     rank = len(a)
     smallest = np.finfo(u.dtype).tiny
-    weight = np.empty(rank)
     top, total = -np.inf, 0.0
     for k in range(rank):
         weight[k] = np.log(u[k]) + np.log(v[k])
@@ -325,22 +328,18 @@ def least_mean(dtype: Any) -> float:
 
 
 def _share_out(
-    indptr: Array, indices: Array, values: Array, U: Array, V: Array, spread: Any, start: int, stop: int, A: Array,
-    received: Array,
+    indptr: Array, indices: Array, values: Array, U: Array, V: Array, spread: Any, least: float, start: int, stop: int,
+    A: Array, received: Array, sums: Array,
 ) -> tuple[float, int]:  # fmt: skip
     """Fill rows of A and add Uᵀ R of these rows to `received`; return their ℓ, and whether a mean underflowed.
 
-    Rows of the factors are padded to whole vectors.
+    Rows of the factors are padded to whole vectors. ℓ is added to the sums, a vector of zeros.
     """
-    width = V.shape[1]
-    step = VECTOR_BYTES // V.itemsize
-    least = U.dtype.type(least_mean(U.dtype))
-    kept = np.empty(width, dtype=U.dtype)
-    sums = np.zeros(step)
-    lost = 0
+    width, step, lost = V.shape[1], len(sums), 0
     for i in range(start, stop):
-        u = U[i]
-        kept[:] = 0
+        u, kept = U[i], A[i]
+        for k in range(width):
+            kept[k] = 0
         last = indptr[i + 1]
         for p in range(indptr[i], last, step):
             entries = min(step, last - p)
@@ -350,12 +349,16 @@ def _share_out(
                 own, of_row = spread[0][i], spreads_of_row(spread[1], i)
                 lost |= share_entries(p, entries, indices, values, u, V, kept, received, sums, least, own, of_row)
         for k in range(width):
-            A[i, k] = u[k] * kept[k]
-    return sums.sum(), lost
+            kept[k] *= u[k]
+    loglik = 0.0
+    for q in range(step):
+        loglik += sums[q]
+    return loglik, lost
 
 
 LOST = 40  # cost of a component of an entry that underflowed, in multiply-adds
 CACHED_BYTES = 12 * 2**20  # of loadings that are read in any order without waiting for memory
+FEW = 2**14  # multiply-adds that take no longer than to call a loop: one loop does for all sides, and is compiled
 LEAST_SUMS = 200_000  # terms in the components' totals: fewer are summed sooner than a thread wakes
 _loop = compiled_on_disk(nogil=True, fastmath=FAST)
 _GATHER = _loop(with_globals(_share_out, "_gather", share_entries=share_block(scatter=False, take_log=True)))
@@ -363,19 +366,17 @@ _GATHER_ONLY = _loop(with_globals(_share_out, "_gather_only", share_entries=weig
 _SCATTER = _loop(_share_out)
 
 
-@_loop
-def _fill_component_totals(partial: Array, V: Array, start: int, stop: int, Bt: Array) -> None:
-    """Fill rows of Bt, padded to whole vectors, with V times the sum of Uᵀ R over the blocks."""
-    for j in range(start, stop):
-        for k in range(V.shape[1]):
-            total = partial[0, j, k]
-            for other in range(1, len(partial)):
-                total += partial[other, j, k]
-            Bt[j, k] = total * V[j, k]
+@cache
+def _least_of(dtype: Any) -> Any:
+    """Return the least mean, as a number of this dtype."""
+    return dtype.type(least_mean.py_func(dtype))
 
 
 class _Shared(NamedTuple):
-    """What a pass shares out: counts in CSR form, factors padded to whole vectors, and spreads where counts cluster."""
+    """What a pass shares out: counts in CSR form, factors padded to whole vectors, and spreads where counts cluster.
+
+    Means below the least one underflow.
+    """
 
     indptr: Array
     indices: Array
@@ -383,17 +384,21 @@ class _Shared(NamedTuple):
     U: Array
     V: Array
     spread: Spread | None
+    least: float
 
     @classmethod
     def of(cls, matrix: csr_array, U: Array, V: Array, spread: Spread | None) -> _Shared:
-        """Return the counts with factors (n, K) and (m, K)."""
-        return cls(matrix.indptr, matrix.indices, matrix.data, whole_vectors(U), whole_vectors(V), spread)
+        """Return the counts with factors (n, K) and (m, K), the second in whole vectors."""
+        return cls(matrix.indptr, matrix.indices, matrix.data, whole_vectors(U), V, spread, _least_of(U.dtype))
+
+    def sums(self) -> Array:
+        """Return the vector to which a loop adds ℓ."""
+        return np.zeros(VECTOR_BYTES // self.V.itemsize)
 
     def add_underflowed(self, rank: int, A: Array, Bt: Array) -> float:
         """Add the entries whose mean underflowed to the totals of all rows; return their ℓ."""
         bounds = row_blocks(self.indptr, piece_count(LOST * len(self.indices) * rank))
-        least = A.dtype.type(least_mean.py_func(A.dtype))
-        found = in_blocks(bounds, lambda _, *rows: share_out_underflowed(*self, *rows, rank, least, A, Bt), 1)
+        found = in_blocks(bounds, lambda _, *rows: share_out_underflowed(*self, *rows, rank, A, Bt), 1)
         return float(np.sum(found))
 
 
@@ -465,11 +470,13 @@ def expected_allocations(
         even where the mean of an entry underflows.
     """
     U, V, none = loadings, components.T, loadings[:0]
-    if sides == "loadings":
+    if sides == "loadings" and matrix.nnz * U.shape[1] > FEW:
         A, loglik = _gather(matrix, U, V, spread, threads)
         return Totals(A, none.T, loglik)
-    if transposed is None:
+    if transposed is None or sides == "loadings":
         totals = _scatter(matrix, U, V, spread, threads)
+        if sides == "loadings":
+            return totals._replace(components=none.T)
         return totals if sides == "both" else Totals(none, totals.components, np.nan)
     Bt, _ = _gather(transposed, V, U, turned(spread, matrix.shape), threads, take_log=False)
     if sides == "components":
@@ -494,8 +501,10 @@ def _gather(
     work = matrix.nnz * U.shape[1]
     (A, whole), nothing = padded_and_whole(U.shape, U.dtype), np.empty((0, 0), dtype=V.dtype)
     share_out = _GATHER if take_log else _GATHER_ONLY
-    shared = _Shared.of(matrix, U, V, spread)
-    parts = over_rows(matrix.indptr, work, lambda *rows: share_out(*shared, *rows, whole, nothing), threads)
+    shared = _Shared.of(matrix, U, whole_vectors(V), spread)
+    parts = over_rows(
+        matrix.indptr, work, lambda *rows: share_out(*shared, *rows, whole, nothing, shared.sums()), threads
+    )
     total, underflow = _sum_of(parts)
     if underflow:
         total += shared.add_underflowed(U.shape[1], whole, np.zeros_like(shared.V))
@@ -508,19 +517,26 @@ def _scatter(matrix: csr_array, U: Array, V: Array, spread: Spread | None, threa
     threads = threads_or_default(threads, work)
     bounds = row_blocks(matrix.indptr, shard_count(matrix, U.shape[1]))
     (A, of_rows), (Bt, of_columns) = (padded_and_whole(each.shape, each.dtype) for each in (U, V))
-    shared = _Shared.of(matrix, U, V, spread)
+    shared = _Shared.of(matrix, U, whole_vectors(V), spread)
     m, width = shared.V.shape
     partial = aligned((len(bounds) - 1) * m, width, V.dtype).reshape(-1, m, width)
 
     def share_out(block: int, first: int, last: int) -> tuple[float, int]:
         if first == bounds[block]:
             partial[block] = 0
-        found: tuple[float, int] = _SCATTER(*shared, first, last, of_rows, partial[block])
+        found: tuple[float, int] = _SCATTER(*shared, first, last, of_rows, partial[block], shared.sums())
         return found
 
     total, underflow = _sum_of(in_blocks(bounds, share_out, threads, row_blocks(matrix.indptr, piece_count(work))))
-    columns = even_bounds(m, threads if partial.size > LEAST_SUMS else 1)
-    in_blocks(columns, lambda _, *ends: _fill_component_totals(partial, shared.V, *ends, of_columns))
+
+    def add_shards(_: int, first: int, last: int) -> None:
+        np.add.reduce(partial[:, first:last], axis=0, out=of_columns[first:last])
+        of_columns[first:last] *= shared.V[first:last]
+
+    if partial.size > LEAST_SUMS:
+        in_blocks(even_bounds(m, threads), add_shards)
+    else:
+        add_shards(0, 0, m)
     if underflow:
         total += shared.add_underflowed(U.shape[1], of_rows, of_columns)
     return Totals(A, Bt.T, total)
@@ -552,9 +568,9 @@ class ComponentTotals:
 
         Counts may be unsigned integers. Spreads are those of `expected_allocations`.
         """
-        A, U = padded(loadings.shape, loadings.dtype), whole_vectors(loadings)
-        shared, whole = _Shared(matrix.indptr, matrix.indices, matrix.data, U, self.V, spread), whole_vectors(A)
-        loglik, underflows = _SCATTER(*shared, 0, len(U), whole, self.received)
+        A, whole = padded_and_whole(loadings.shape, loadings.dtype)
+        shared = _Shared.of(matrix, loadings, self.V, spread)
+        loglik, underflows = _SCATTER(*shared, 0, len(loadings), whole, self.received, shared.sums())
         if underflows:
             if self.underflowed is None:
                 self.underflowed = np.zeros_like(self.V)

@@ -35,6 +35,19 @@ def cache_of(function: Callable[..., Any]) -> Any:
     return cache if is_trusted(Path(cache.cache_path)) else NullCache()
 
 
+def trusted_folder(name: str) -> Path | None:
+    """Return a folder of this name beside the code of this file, made if need be; None if there is none to trust."""
+    cache = cache_of(trusted_folder)
+    if isinstance(cache, NullCache):
+        return None
+    folder = Path(cache.cache_path) / name
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError:
+        return None
+    return folder if is_trusted(folder) else None
+
+
 def is_trusted(folder: Path) -> bool:
     """Return whether nobody can write to a folder but the user and who can write to the code of this package."""
     if not hasattr(os, "getuid"):  # Windows: the folder is within the user's own, or that of the package
@@ -106,11 +119,16 @@ DIGEST = hashlib.blake2b(b"".join(path.read_bytes() for path in _SOURCES), diges
 
 
 def compiled_on_disk(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator that compiles a function with these options of Numba and keeps the code on disk."""
+    """Return a decorator that compiles a function with these options of Numba and keeps the code on disk.
+
+    What is not given is said all the same: Numba takes it from the function by which another one is first called, and
+    numbers then depend on which was compiled first.
+    """
 
     def compiled(function: Callable[..., Any]) -> Any:
         function.__qualname__ += f"_{DIGEST}"
-        plan = {**options, "no_cfunc_wrapper": True}  # nothing calls it from C: less to compile
+        plan: dict[str, Any] = {"fastmath": False, "error_model": "python", **options}
+        plan["no_cfunc_wrapper"] = True  # nothing calls it from C: less to compile
         dispatcher = njit(**plan)(function)
         dispatcher._cache = cache_of(function)
         return dispatcher

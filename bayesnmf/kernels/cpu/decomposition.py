@@ -44,7 +44,7 @@ class Gradients(NamedTuple):
     log_factorials: float
 
 
-@compiled_on_disk(nogil=True)
+@compiled_on_disk(nogil=True, fastmath=FAST)
 def log_gamma_and_digamma(x: float) -> tuple[float, float]:
     """Return logΓ(x) and ψ(x) for x > 0, from the asymptotic series at x ≥ 10, reached by recurrence."""
     product = 1.0

@@ -64,7 +64,7 @@ def _ziggurat() -> Array:
 _ENDS = _ziggurat()
 
 
-@compiled_for_kernels()
+@compiled_for_kernels(fastmath=FAST)
 def _normal_at_an_edge(state: Array, layer: int, x: float) -> float:
     """Finish a draw that falls outside the part of its layer that lies under the curve; return NaN to reject it."""
     if layer == 0:
@@ -119,7 +119,7 @@ def gamma_at_least_one(state: Array, shape: float) -> float:
         return d * v
 
 
-@compiled_for_kernels()
+@compiled_for_kernels(fastmath=FAST)
 def _fill_gammas(shape: Array, seed: Any, first: int, step: int, logarithms: bool, out: Array) -> None:
     """Draw a row whose elements have the streams first, first + step, …"""
     state = np.empty(1, dtype=np.uint64)

@@ -90,7 +90,7 @@ def _fill_means(b: Array, gathered: Array, means: Array) -> None:
         means[p] = max(means[p], LEAST)
 
 
-@compiled_for_kernels()
+@compiled_for_kernels(fastmath=FAST)
 def _mode(
     total: float, guess: float, counts: Array, base: Array, w: Array, shape: float, linear: float, power: float,
     rest: float,
@@ -121,7 +121,7 @@ def _mode(
     return x, like
 
 
-@compiled_for_kernels()
+@compiled_for_kernels(fastmath=FAST)
 def log_gamma_draw(state: Array, shape: float) -> float:
     """Draw the logarithm of a Gamma(shape, 1), which is finite for any shape."""
     if shape >= 1.0:
@@ -129,7 +129,7 @@ def log_gamma_draw(state: Array, shape: float) -> float:
     return math.log(gamma_at_least_one(state, shape + 1.0)) + math.log(uniform(state)) / shape
 
 
-@compiled_for_kernels()
+@compiled_for_kernels(fastmath=FAST)
 def _log_proposal_ratio(old: float, new: float, mode: float, h: float, shape: float) -> float:
     """Return the log density of the proposal at `old` minus that at `new`, both in u."""
     rate = HEAVY_RATE * shape
@@ -156,7 +156,7 @@ def _accept(x: float, base: Array, w: Array, means: Array) -> None:
         means[p] = base[p] + x * w[p]
 
 
-@compiled_for_kernels()
+@compiled_for_kernels(fastmath=FAST)
 def _draw_entry(
     state: Array, b: float, total: float, counts: Array, trust: Array, means: Array, w: Array, shape: float,
     linear: float, power: float, whole: float, base: Array, ratios: Array,
@@ -210,7 +210,8 @@ def _draw_rows(
         entries = max((last - first + step - 1) // step, 1) * step
         gathered = space[: V.shape[2] * entries].reshape((V.shape[2], entries))
         for p in range(0, last - first, step):
-            gather_entries(first + p, min(step, last - first - p), p, indices, values, V[s], counts, gathered)
+            number = min(step, last - first - p)
+            gather_entries(first + p, number, p, entries, indices, values, V[s], counts, gathered)
         total = _fill_trust(counts[: last - first], trust)
         for p in range(last - first, entries):  # entries beyond the last one have no counts and no means
             counts[p] = trust[p] = 0.0

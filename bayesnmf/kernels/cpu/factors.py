@@ -102,15 +102,23 @@ def rows_in_memory(factor: Array) -> Array:
     return np.ascontiguousarray(factor) if behind is None else behind
 
 
-def room_for_spreads(indptr: Array, clusters: bool) -> Callable[[], Array | None]:
-    """Return a function that makes room for the spreads of any row, or None where counts do not cluster.
+def room_for_row(indptr: Array, V: Array, clusters: bool) -> Callable[[], tuple[Array, Array, Array | None]]:
+    """Return a function that makes room for what a loop over rows reads again and again.
 
-    Kernels for which it is None compile without the code of counts that cluster.
+    That is the components of a row's entries, of V (m, width), in whole vectors and gathered one after another; four
+    vectors, each long enough for entries or components; and the spreads of the entries, or None where counts do not
+    cluster: kernels for which it is None compile without the code of counts that cluster. Loops make no arrays of their
+    own, as each call of NumPy in them takes longer to compile than a loop.
     """
-    if not clusters:
-        return lambda: None
-    longest = int(np.diff(indptr).max(initial=0)) + VECTOR_BYTES
-    return lambda: np.ones(longest)
+    step = lanes(V.dtype)
+    longest = int(np.diff(indptr).max(initial=0)) + step - 1 & -step
+    width, kind = V.shape[1], V.dtype
+
+    def room() -> tuple[Array, Array, Array | None]:
+        gathered, vectors = np.empty(longest * width, kind), np.empty((4, max(longest, width)), kind)
+        return gathered, vectors, np.ones(longest) if clusters else None
+
+    return room
 
 
 def clear_padding(factor: Array) -> None:
@@ -140,6 +148,10 @@ def _address(array: Any) -> int:
     return int(array.__array_interface__["data"][0])
 
 
+# Numbers of a factor below which NumPy reads it: within microseconds, and a fit of small counts has less to compile.
+SMALL = 2**14
+
+
 @compiled_on_disk(nogil=True, fastmath=FAST)
 def _sum_rows(factor: Array, sums: Array) -> None:
     for i in range(factor.shape[0]):
@@ -150,8 +162,11 @@ def _sum_rows(factor: Array, sums: Array) -> None:
 def sum_rows(factor: Array) -> Array:
     """Return Σ_i factor_ik, (K,), of a factor (r, K), in float64: float32 sums would lose three digits."""
     rows = rows_in_memory(factor)
-    sums = np.zeros(rows.shape[1])
-    _sum_rows(rows, sums)
+    if rows.size <= SMALL and rows.shape[1] > 1:  # NumPy adds one column alone in another order
+        sums = np.add.reduce(rows, axis=0, dtype=np.float64)
+    else:
+        sums = np.zeros(rows.shape[1])
+        _sum_rows(rows, sums)
     return sums[: factor.shape[1]]
 
 
@@ -164,6 +179,9 @@ def _scale_rows(factor: Array, scale: Array) -> None:
 
 def scale_rows(factor: Array, scale: Array) -> None:
     """Multiply every row of a factor (r, K) by a scale (K,), in place."""
+    if factor.size <= SMALL:
+        factor *= scale.astype(factor.dtype)
+        return
     rows = whole_vectors(factor)
     whole = np.ones(rows.shape[1], rows.dtype)
     whole[: len(scale)] = scale
@@ -198,27 +216,29 @@ def largest_imbalance(value: Array, total: Array, weight: Array, added: Array) -
     return float(_largest_imbalance(*rows, value.shape[1], *given))
 
 
+DOUBLES = VECTOR_BYTES // 8
 MOVED = 2048  # numbers moved at once, which stay in the first-level cache
 POWER = 10  # cost of a power, in multiply-adds
 MOST_RATIO = 1e300
 
 
 @compiled_on_disk(nogil=True, fastmath=FAST)
-def _move(rank: int, new: Array, old: Array, weight: float, out: Array) -> None:
+def _move(rank: int, new: Array, old: Array, weight: float, ratio: Array, out: Array) -> None:
     """Fill the first columns of `out`, with a block of rows copied into one run, as powers cost more than the copy."""
-    step = VECTOR_BYTES // 8
-    at_once = max(MOVED // rank, 1)
-    ratio = np.ones((at_once * rank + step - 1) // step * step)
+    at_once = max(len(ratio) // rank, 1)
     for first in range(0, len(new), at_once):
-        rows = min(at_once, len(new) - first)
-        for r in range(rows):
+        last, p = min(first + at_once, len(new)), 0
+        for i in range(first, last):
             for k in range(rank):
-                a, b = np.float64(new[first + r, k]), np.float64(old[first + r, k])
-                ratio[r * rank + k] = min(max(a / b, 1 / MOST_RATIO), MOST_RATIO) if a > 0 and b > 0 else 1.0
-        powers((rows * rank + step - 1) // step * step, ratio, weight)
-        for r in range(rows):
+                a, b = np.float64(new[i, k]), np.float64(old[i, k])
+                ratio[p] = min(max(a / b, 1 / MOST_RATIO), MOST_RATIO) if a > 0 and b > 0 else 1.0
+                p += 1
+        powers((p + DOUBLES - 1) & -DOUBLES, ratio, weight)
+        p = 0
+        for i in range(first, last):
             for k in range(rank):
-                out[first + r, k] = new[first + r, k] * ratio[r * rank + k]
+                out[i, k] = new[i, k] * ratio[p]
+                p += 1
 
 
 @compiled_on_disk(nogil=True, fastmath=FAST)
@@ -239,7 +259,12 @@ def move_logarithms(new: Array, old: Array, weight: float, threads: int | None =
     threads : int, optional
         Number of blocks to work on at once; the result does not depend on it.
     """
-    return _moved(new, old, threads, POWER, lambda rank, ends, starts, out: _move(rank, ends, starts, weight, out))
+
+    def power(rank: int, ends: Array, starts: Array, out: Array) -> None:
+        room = max(min(MOVED, rank * len(ends)), rank) + DOUBLES - 1 & -DOUBLES
+        _move(rank, ends, starts, weight, np.ones(room), out)
+
+    return _moved(new, old, threads, POWER, power)
 
 
 def move(new: Array, old: Array, weight: float, floor: float, threads: int | None = None) -> Array:

@@ -24,6 +24,7 @@ from bayesnmf.types import Array
 
 BLOCK = 2048  # numbers in a block, which stays in the first-level cache
 COST = 20  # cost of ψ, h and exp of a number, in multiply-adds
+SPARE = VECTOR_BYTES // 8 - 1  # rows behind a block, so that its last vector is whole
 NOTHING = np.empty((0, 0))
 
 
@@ -48,71 +49,70 @@ class Moments(NamedTuple):
     divergence: float
 
 
-@compiled_for_kernels()
+@compiled_for_kernels(fastmath=FAST)
 def _row_moments(
-    s: Array, psi: Array, excess: Array, scale: Array, log_scale: Array, prior: Array, weight: Array,
-    expected: Array, sums: Array,
+    s: Array, psi: Array, excess: Array, scale: Array, logs: Array, prior: Array, weights: Array, expected: Array,
+    sums: Array,
 ) -> tuple[float, float]:  # fmt: skip
     """Fill E log of a row and add its means to the sums; return the largest E log and the divergence.
 
-    Vectors of length 1 are broadcast.
+    Scales and priors of length 1 are broadcast.
     """
     top, divergence = -np.inf, 0.0
-    a, b, c, d = int(len(scale) > 1), int(len(log_scale) > 1), int(len(prior) > 1), int(len(weight) > 1)
+    a, b = min(len(scale) - 1, 1), min(len(prior) - 1, 1)
     for k in range(len(s)):
-        value = psi[k] - log_scale[k * b]
+        value = psi[k] - logs[k]
         expected[k] = value
-        top = max(top, value)
-        divergence += excess[k] - prior[k * c] * value + weight[k * d] * s[k]
+        if value > top:
+            top = value
+        divergence += excess[k] - prior[k * b] * value + weights[k] * s[k]
         sums[k] += s[k] / scale[k * a]
     return top, divergence
 
 
 @compiled_on_disk(nogil=True, fastmath=FAST)
 def _moments(
-    shape: Array, scale: Array, log_scale: Array, prior: Array, weight: Array, start: int, stop: int, sums: Array,
-    geometric: Array, shift: Array,
+    shape: Array, scale: Array, log_scale: Array, prior: Array, weight: Array, start: int, stop: int, room: Array,
+    sums: Array, geometric: Array, shift: Array,
 ) -> float:  # fmt: skip
     """Fill the moments of rows `start` to `stop` (excluded), and add to the sums; return their divergence.
 
     The geometric means are given with their padding, since arrays without are of another type to Numba.
     Without logarithms of the scale, (0, 0), they are taken here, and the weight is divided by the scale.
+    Rows are worked on in blocks for which there is room, six matrices with rows to spare for the last vector.
     """
-    rank = len(sums)
-    step = VECTOR_BYTES // 8
-    at_once = max(BLOCK // rank, 1)
-    longest = (at_once * rank + step - 1) // step * step
-    a, b, c, d = int(len(scale) > 1), int(len(log_scale) > 1), int(len(prior) > 1), int(len(weight) > 1)
-    e = int(weight.shape[1] > 1)
-    s, psi, excess, expected = np.ones(longest), np.empty(longest), np.empty(longest), np.zeros(longest)
-    divergence, own = 0.0, len(log_scale) == 0
-    logs, ratios = np.ones(longest if own else 0), np.empty(longest if own else 0)
+    rank, at_once = len(sums), room.shape[1] - SPARE
+    s, psi, excess, expected, logs, weights = room[0], room[1], room[2], room[3], room[4], room[5]
+    a, c, d, e = min(len(scale) - 1, 1), min(len(prior) - 1, 1), min(len(weight) - 1, 1), min(weight.shape[1] - 1, 1)
+    divergence, own, b, f = 0.0, len(log_scale) == 0, min(len(log_scale) - 1, 1), min(log_scale.shape[1] - 1, 1)
     for first in range(start, stop, at_once):
         rows = min(at_once, stop - first)
-        length = (rows * rank + step - 1) // step * step
+        length = (rows * rank + SPARE) & ~SPARE  # whole vectors
         for r in range(rows):
+            i = first + r
             for k in range(rank):  # one by one: an array set to an array takes 2 s to compile
-                s[r * rank + k] = shape[first + r, k]
+                s[r, k], weights[r, k] = shape[i, k], weight[i * d, k * e]
                 if own:
-                    logs[r * rank + k] = scale[first + r, k]
-                    ratios[r * rank + k] = weight[(first + r) * d, k * e] / logs[r * rank + k]
+                    logs[r, k] = scale[i, k]
+                    weights[r, k] /= logs[r, k]
+                else:
+                    logs[r, k] = log_scale[i * b, k * f]
         digamma_and_excess(length, s, psi, excess)
         if own:
             logarithms(length, logs)
         for r in range(rows):
-            i, here = first + r, slice(r * rank, (r + 1) * rank)
+            i = first + r
             top, part = _row_moments(
-                s[here], psi[here], excess[here], scale[i * a], logs[here] if own else log_scale[i * b], prior[i * c],
-                ratios[here] if own else weight[i * d], expected[here], sums,
-            )  # fmt: skip
+                s[r], psi[r], excess[r], scale[i * a], logs[r], prior[i * c], weights[r], expected[r], sums
+            )
             shift[i, 0] = top
             divergence += part
-            for k in range(r * rank, (r + 1) * rank):
-                expected[k] -= top
+            for k in range(rank):
+                expected[r, k] -= top
         exponentials(length, expected)
         for r in range(rows):
             for k in range(rank):
-                geometric[first + r, k] = expected[r * rank + k]
+                geometric[first + r, k] = expected[r, k]
     return divergence
 
 
@@ -147,12 +147,13 @@ def mean_field_moments(
         np.ascontiguousarray(prior, dtype=np.float64),
         np.ascontiguousarray(weight, dtype=np.float64),
     ]
-    whole = rows_in_memory(shape)
+    whole, room = rows_in_memory(shape), (6, max(min(BLOCK // rank, rows), 1) + SPARE, rank)
     if blocks == 1:
-        return Moments(sums[0], geometric, shift, _moments(whole, *given, 0, rows, sums[0], filled, shift))
+        divergence = _moments(whole, *given, 0, rows, np.ones(room), sums[0], filled, shift)
+        return Moments(sums[0], geometric, shift, divergence)
     parts = in_blocks(
         even_bounds(rows, blocks),
-        lambda block, first, last: _moments(whole, *given, first, last, sums[block], filled, shift),
+        lambda block, *ends: _moments(whole, *given, *ends, np.ones(room), sums[block], filled, shift),
         threads_or_default(threads, work),
     )
     return Moments(sums.sum(axis=0), geometric, shift, float(np.sum(parts)))

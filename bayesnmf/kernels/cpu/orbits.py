@@ -85,7 +85,7 @@ def _shear(
     return 0.0
 
 
-@compiled_for_kernels()
+@compiled_for_kernels(inline="always")
 def _shears(
     state: Array, t: Array, b: Array, less_t: Array, less_b: Array, rate_t: Array, rate_b: Array, power: Array,
     sums: Array, free: Array, first: int, last: int,

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import Spread, spread_of_entry, spreads_of_row
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_for_kernels, compiled_on_disk
-from bayesnmf.kernels.cpu.factors import is_padded, padded_copy, room_for_spreads, sum_rows, whole_vectors
+from bayesnmf.kernels.cpu.factors import is_padded, padded_copy, room_for_row, sum_rows, whole_vectors
 from bayesnmf.kernels.cpu.rising import cluster_derivatives, cluster_entries
 from bayesnmf.kernels.cpu.threads import over_rows
 from bayesnmf.kernels.cpu.vectors import LONG, VECTOR_BYTES, Vectors, instruction
@@ -35,23 +35,24 @@ def _width(builder: Any, array: Any) -> Any:
 
 @instruction
 def gather_entries(
-    typing: Any, first: Any, entries: Any, at: Any, indices: Any, values: Any, V: Any, counts: Any, gathered: Any
-) -> Any:
+    typing: Any, first: Any, number: Any, at: Any, entries: Any, indices: Any, values: Any, V: Any, counts: Any,
+    gathered: Any,
+) -> Any:  # fmt: skip
     """Write at most one vector of nonzeros, from position `first`, to `counts` and `gathered` from column `at` on.
 
-    V (m, K) is padded to whole vectors; `gathered` has as many rows as V has columns.
+    V (m, K) is padded to whole vectors; `gathered` has as many rows as V has columns, of `entries` numbers.
     """
     arrays = (indices, values, V, counts, gathered)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        first, entries, at, *given = arguments
+        first, number, at, length, *given = arguments
         indices_, values_, V_, counts_, gathered_ = _as_arrays(context, builder, arrays, given)
         on = Vectors(context, builder, V.dtype)
-        mask = on.first_lanes(entries)
+        mask = on.first_lanes(number)
         same = on.splat(builder.load(builder.gep(indices_.data, [first])))
         where = on.load_masked(indices_, first, mask, same)
         on.store(on.counts(values_, values.dtype, first, mask), counts_, at)
-        width, length = _width(builder, V_), _width(builder, gathered_)
+        width = _width(builder, V_)
         rows = []
         for q in range(on.lanes):
             place = on.lane(where, q)
@@ -63,11 +64,11 @@ def gather_entries(
                 on.store(vector, gathered_, builder.add(builder.mul(builder.add(k, LONG(q)), length), at))
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64, types.int64, *arrays), generate
+    return types.void(*(types.int64,) * 4, *arrays), generate
 
 
 @instruction
-def mix_entries(typing: Any, vectors: Any, rank: Any, b: Any, gathered: Any, least: Any, mean: Any) -> Any:
+def mix_entries(typing: Any, entries: Any, rank: Any, b: Any, gathered: Any, least: Any, mean: Any) -> Any:
     """Write max(Σ_k b_k gathered_k, least) to `mean`, for a number of entries that is a multiple of a vector."""
     arrays = (b, gathered, mean)
 
@@ -75,7 +76,7 @@ def mix_entries(typing: Any, vectors: Any, rank: Any, b: Any, gathered: Any, lea
         entries, rank, *given = arguments
         b_, gathered_, mean_ = _as_arrays(context, builder, arrays, [given[0], given[1], given[3]])
         on = Vectors(context, builder, gathered.dtype)
-        length, floor = _width(builder, gathered_), on.splat(given[2])
+        floor = on.splat(given[2])
         slots = [cgutils.alloca_once(builder, on.type) for _ in range(AT_ONCE)]
 
         def mix(at: Any, many: int) -> None:
@@ -84,7 +85,7 @@ def mix_entries(typing: Any, vectors: Any, rank: Any, b: Any, gathered: Any, lea
             places = [builder.add(at, LONG(q * on.lanes)) for q in range(many)]
             with cgutils.for_range(builder, rank, intp=LONG) as loop:
                 coefficient = on.splat(builder.load(builder.gep(b_.data, [loop.index])))
-                row = builder.mul(loop.index, length)
+                row = builder.mul(loop.index, entries)
                 for slot, place in zip(slots, places, strict=False):
                     vector = on.load(gathered_, builder.add(row, place))
                     builder.store(on.multiply_add(coefficient, vector, builder.load(slot)), slot)
@@ -127,23 +128,22 @@ def divide_entries(typing: Any, entries: Any, counts: Any, least: Any, mean: Any
 
 
 @instruction
-def expected_counts(typing: Any, entries: Any, gathered: Any, ratio: Any, out: Any) -> Any:
-    """Write Σ gathered_k ratio for every k. With ratio = counts / mean, that is the expected count per unit of b_k.
+def expected_counts(typing: Any, entries: Any, rows: Any, gathered: Any, ratio: Any, out: Any) -> Any:
+    """Write Σ gathered_k ratio for every row k. With ratio = counts / mean, that is the expected count per unit of b_k.
 
-    `out` has as many elements as `gathered` has rows.
+    The number of rows is that of whole vectors.
     """
     arrays = (gathered, ratio, out)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        entries, *given = arguments
+        entries, rows, *given = arguments
         gathered_, ratio_, out_ = _as_arrays(context, builder, arrays, given)
         on = Vectors(context, builder, gathered.dtype)
-        rows, length = cgutils.unpack_tuple(builder, gathered_.shape, 2)
         slots = [cgutils.alloca_once(builder, on.type) for _ in range(AT_ONCE)]
         with cgutils.for_range_slice(builder, LONG(0), rows, LONG(AT_ONCE), LONG) as (k, _):
             for slot in slots:
                 builder.store(on.constant(0.0), slot)
-            begins = [builder.mul(builder.add(k, LONG(q)), length) for q in range(AT_ONCE)]
+            begins = [builder.mul(builder.add(k, LONG(q)), entries) for q in range(AT_ONCE)]
             with cgutils.for_range_slice(builder, LONG(0), entries, LONG(on.lanes), LONG) as (at, _):
                 weight = on.load(ratio_, at)
                 for slot, begin in zip(slots, begins, strict=True):
@@ -154,7 +154,7 @@ def expected_counts(typing: Any, entries: Any, gathered: Any, ratio: Any, out: A
                 builder.store(on.lane(sums, q), builder.gep(out_.data, [builder.add(k, LONG(q))]))
         return context.get_dummy_value()
 
-    return types.void(types.int64, *arrays), generate
+    return types.void(types.int64, types.int64, *arrays), generate
 
 
 @instruction
@@ -171,8 +171,7 @@ def derivatives(
         entries, before, change, k, counts, gathered_, least, mean = arguments
         counts_, gathered_, mean_ = _as_arrays(context, builder, arrays, [counts, gathered_, mean])
         on = Vectors(context, builder, gathered.dtype)
-        length = _width(builder, gathered_)
-        moved, row = builder.mul(before, length), builder.mul(k, length)
+        moved, row = builder.mul(before, entries), builder.mul(k, entries)
         change, floor = on.splat(change), on.splat(least)
         slots = [cgutils.alloca_once(builder, on.type) for _ in range(2)]
         for slot in slots:
@@ -207,69 +206,52 @@ def _newton(first: float, second: float, linear: float, less: float, b: float, f
     return floor if gradient > 0 else b
 
 
-@compiled_for_kernels(fastmath=FAST)
-def _regress_row(
-    counts: Array, spreads: Array | None, gathered: Array, mean: Array, expected: Array, b: Array,
-    exposure: Array, less: Array, rate: Array, sweeps: int, newton_steps: int, floor: float, least: float,
-) -> None:  # fmt: skip
-    """Make one EM step ([C] 38), so that no coefficient is stuck at 0, then sweeps of coordinate descent."""
-    entries, rank = len(counts), len(b)
-    mix_entries(entries, rank, b, gathered, least, mean)
-    if spreads is None:
-        divide_entries(entries, counts, b.dtype.type(0), mean)
-    else:
-        cluster_entries(entries, counts, spreads, b.dtype.type(0), mean)
-    expected_counts(entries, gathered, mean, expected)
-    for k in range(rank):
-        below = rate[k] + exposure[k]
-        if below > 0:
-            b[k] = (less[k] + b[k] * expected[k]) / below
-        b[k] = max(b[k], floor)
-    mix_entries(entries, rank, b, gathered, least, mean)
-    before, change = 0, b.dtype.type(0)  # the step that the means do not yet include
-    for _ in range(sweeps):
-        for k in range(rank):
-            for _ in range(newton_steps):
-                old = b[k]
-                if spreads is None:
-                    first, second = derivatives(entries, before, change, k, counts, gathered, least, mean)
-                else:
-                    given = counts, spreads, gathered, least, mean
-                    first, second = cluster_derivatives(entries, before, change, k, *given)
-                b[k] = _newton(first, second, exposure[k] + rate[k], less[k], old, floor)
-                before, change = k, b[k] - old
-                if abs(change) < 0.5 * old:
-                    break
-
-
 @compiled_on_disk(nogil=True, fastmath=FAST)
 def _regress(
     indptr: Array, indices: Array, values: Array, V: Array, exposure: Array, less: Array, rate: Array,
-    sweeps: int, newton_steps: int, floor: float, spread: Any, start: int, stop: int, spreads: Any,
-    out: Array,
+    sweeps: int, newton_steps: int, floor: float, spread: Any, start: int, stop: int, gathered: Array, vectors: Array,
+    spreads: Any, out: Array,
 ) -> None:  # fmt: skip
-    step = VECTOR_BYTES // V.itemsize
-    longest = 0
+    """Make one EM step of each row ([C] 38), so that no coefficient is stuck at 0, then sweeps over coordinates."""
+    step, rank = VECTOR_BYTES // V.itemsize, exposure.shape[1]
+    nothing, least = V.dtype.type(0), V.dtype.type(LEAST_RATE)
+    mean, counts, expected = vectors[0], vectors[1], vectors[2]
+    a, c, d = min(len(exposure) - 1, 1), min(len(less) - 1, 1), min(len(rate) - 1, 1)
     for i in range(start, stop):
-        longest = max(longest, indptr[i + 1] - indptr[i])
-    longest = (longest + step - 1) // step * step
-    least = V.dtype.type(LEAST_RATE)
-    space = np.empty(V.shape[1] * longest, dtype=V.dtype)
-    mean, counts = np.empty(longest, dtype=V.dtype), np.empty(longest, dtype=V.dtype)
-    expected = np.empty(V.shape[1], dtype=V.dtype)
-    for i in range(start, stop):
-        first, last = indptr[i], indptr[i + 1]
-        entries = (last - first + step - 1) // step * step
-        gathered = space[: V.shape[1] * entries].reshape((V.shape[1], entries))
+        first, number = indptr[i], indptr[i + 1] - indptr[i]
+        entries = (number + step - 1) & -step  # whole vectors
         for p in range(0, entries, step):
-            gather_entries(first + p, min(step, last - first - p), p, indices, values, V, counts, gathered)
+            gather_entries(first + p, min(step, number - p), p, entries, indices, values, V, counts, gathered)
         if spread is not None:
-            for p in range(last - first):
+            for p in range(number):
                 spreads[p] = spread_of_entry(spread[0][i], spreads_of_row(spread[1], i), indices[first + p])
-        _regress_row(
-            counts[:entries], spreads, gathered, mean, expected, out[i, : exposure.shape[1]],
-            exposure[i % len(exposure)], less[i % len(less)], rate[i % len(rate)], sweeps, newton_steps, floor, least,
-        )  # fmt: skip
+        b, exposed, plus, by = out[i], exposure[i * a], less[i * c], rate[i * d]
+        mix_entries(entries, rank, b, gathered, least, mean)
+        if spreads is None:
+            divide_entries(entries, counts, nothing, mean)
+        else:
+            cluster_entries(entries, counts, spreads, nothing, mean)
+        expected_counts(entries, V.shape[1], gathered, mean, expected)
+        for k in range(rank):
+            below = by[k] + exposed[k]
+            if below > 0:
+                b[k] = (plus[k] + b[k] * expected[k]) / below
+            b[k] = max(b[k], floor)
+        mix_entries(entries, rank, b, gathered, least, mean)
+        before, change = 0, nothing  # the step that the means do not yet include
+        for _ in range(sweeps):
+            for k in range(rank):
+                for _ in range(newton_steps):
+                    old = b[k]
+                    if spreads is None:
+                        once, twice = derivatives(entries, before, change, k, counts, gathered, least, mean)
+                    else:
+                        given = counts, spreads, gathered, least, mean
+                        once, twice = cluster_derivatives(entries, before, change, k, *given)
+                    b[k] = _newton(once, twice, exposed[k] + by[k], plus[k], old, floor)
+                    before, change = k, b[k] - old
+                    if abs(change) < 0.5 * old:
+                        break
 
 
 def poisson_regression(
@@ -315,6 +297,6 @@ def poisson_regression(
     less, rate, exposed = (np.ascontiguousarray(value, dtype=V.dtype) for value in (*prior, sums))
     work = matrix.nnz * out.shape[1] * (sweeps * newton_steps + 1)
     given = matrix.indptr, matrix.indices, matrix.data, V, exposed, less, rate, sweeps, newton_steps, floor, spread
-    room = room_for_spreads(matrix.indptr, spread is not None)
-    over_rows(matrix.indptr, work, lambda first, last: _regress(*given, first, last, room(), whole), threads)
+    room = room_for_row(matrix.indptr, V, spread is not None)
+    over_rows(matrix.indptr, work, lambda first, last: _regress(*given, first, last, *room(), whole), threads)
     return out

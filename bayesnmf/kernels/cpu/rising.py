@@ -201,8 +201,7 @@ def cluster_derivatives(
         x, spread, factor, mean = (context.make_array(kind)(context, builder, value=value) for kind, value in pairs)
         emitted = _Entries(context, builder, gathered.dtype)
         on = emitted.on
-        length = cgutils.unpack_tuple(builder, factor.shape, 2)[1]
-        moved, own = builder.mul(before, length), builder.mul(k, length)
+        moved, own = builder.mul(before, entries), builder.mul(k, entries)
         change, floor = on.splat(change), on.splat(least)
         slots = [cgutils.alloca_once_value(builder, on.constant(0.0)) for _ in range(2)]
         with cgutils.for_range_slice(builder, LONG(0), entries, LONG(on.lanes), LONG) as (at, _):

@@ -23,7 +23,7 @@ WORK = 10  # cost of one component of a drawn entry, in multiply-adds
 ENTRIES = 64  # entries of a row drawn at a time, so that their weights stay in the first-level cache
 
 
-@compiled_for_kernels()
+@compiled_for_kernels(fastmath=FAST)
 def _binomial_by_inversion(state: Array, count: int, p: float) -> int:
     """Draw by walking up the distribution function, for count · p < 10 and p ≤ 1/2."""
     odds = p / (1.0 - p)
@@ -39,13 +39,13 @@ def _binomial_by_inversion(state: Array, count: int, p: float) -> int:
             return drawn
 
 
-@compiled_for_kernels()
+@compiled_for_kernels(fastmath=FAST)
 def _stirling_tail(k: float) -> float:
     """Return log k! minus the logarithm of Stirling's formula at k."""
     return math.lgamma(k + 1.0) - (0.9189385332046727 + (k + 0.5) * math.log(k + 1.0) - (k + 1.0))
 
 
-@compiled_for_kernels()
+@compiled_for_kernels(fastmath=FAST)
 def _binomial_by_rejection(state: Array, count: int, p: float) -> int:
     """Draw by transformed rejection, BTRS (Hörmann 1993), for count · p ≥ 10 and p ≤ 1/2."""
     spread = math.sqrt(count * p * (1.0 - p))
@@ -78,7 +78,7 @@ def _binomial_by_rejection(state: Array, count: int, p: float) -> int:
             return int(k)
 
 
-@compiled_on_disk(nogil=True)
+@compiled_on_disk(nogil=True, fastmath=FAST)
 def binomial(state: Array, count: int, p: float) -> int:
     """Draw from Binomial(count, p)."""
     if count == 0 or p <= 0.0:
@@ -101,7 +101,7 @@ def chosen_component(cumulative: Array, u: float) -> int:
     return k
 
 
-@compiled_on_disk(nogil=True)
+@compiled_on_disk(nogil=True, fastmath=FAST)
 def add_many(state: Array, count: int, cumulative: Array, a: Array, b: Array) -> None:
     """Add a draw from Multinomial(count, ·) with these cumulative weights to a and b, by conditional binomials."""
     last = len(cumulative) - 1
@@ -137,7 +137,7 @@ def add_multinomial(state: Array, count: int, cumulative: Array, a: Array, b: Ar
         b[k] += 1
 
 
-@compiled_for_kernels()
+@compiled_for_kernels(fastmath=FAST)
 def _cumulate(u: Array, Vt: Array, features: Array, cumulative: Array) -> None:
     """Fill rows of `cumulative` (3 spare ones) with Σ u_k v_k, four entries at once, as sums are serial chains."""
     last = len(features) - 1
@@ -156,7 +156,7 @@ def _cumulate(u: Array, Vt: Array, features: Array, cumulative: Array) -> None:
             cumulative[q + 3, k] = sum3
 
 
-@compiled_for_kernels()
+@compiled_for_kernels(inline="always")
 def _draw_row(
     features: Array, values: Array, u: Array, Vt: Array, state: Array, cumulative: Array, a: Array, received: Array
 ) -> float:
@@ -176,7 +176,7 @@ def _draw_row(
     return loglik
 
 
-@compiled_for_kernels()
+@compiled_for_kernels(fastmath=FAST)
 def logarithmic_weights(u: Array, v: Array, cumulative: Array) -> None:
     """Fill the cumulative weights of an entry whose mean underflows, computed with logarithms."""
     top = -math.inf
