@@ -106,9 +106,8 @@ def main() -> None:
         score = 1e3 * (found[:, 1] - first[:, 1])
         means = [f"{each.mean():+.1f} ± {each.std() / len(each) ** 0.5:.1f}" for each in (bound, score)]
         counted = f"{(bound > 1).mean():.2f}, {(bound < -1).mean():.2f}"
-        print(
-            f"| {in_words(descent)} | {' | '.join(means)} | {counted} | {found[:, 2].sum():.0f} | {found[:, 3].sum():.0f} |"
-        )
+        seconds = [f"{found[:, column].sum():.0f}" for column in (2, 3)]
+        print(f"| {' | '.join([in_words(descent), *means, counted, *seconds])} |")
 
 
 if __name__ == "__main__":
