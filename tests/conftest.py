@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,11 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 pytest_plugins = ["seconds"]
+
+# Bytecode is kept, whatever the environment says: without it every process compiles the package, and every worker the
+# tests, anew.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Two processes share the cores: a library that starts a thread for each core would only wait for them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -48,6 +54,14 @@ def quick_compilation():
     jax.config.update("jax_disable_most_optimizations", jax.default_backend() == "cpu")
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture
+def without_pictures(monkeypatch):
+    """Pictures are most of the work of a page whose text is asked for."""
+    from matplotlib.figure import Figure
+
+    monkeypatch.setattr(Figure, "savefig", lambda _, file, **__: file.write(bytes(24)))
 
 
 @pytest.hookimpl(wrapper=True)
