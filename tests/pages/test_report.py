@@ -41,7 +41,7 @@ GROUPS = ["<u>one</u>" if i % 2 else "$two$" for i in range(30)]
 DRAWN = bayesnmf.simulate(size=(30, len(NAMES)), rank=3, priors=even_priors(total=400), seed=1)
 
 
-QUICK = VI(start="random", tol=1e-3)
+QUICK = VI(start="random", tol=1e-3, intervals="mean_field")
 
 
 @cache
