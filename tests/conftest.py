@@ -33,7 +33,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 # JAX takes the CPU for three devices, so that fits on several of them need no process of their own.
 DEVICES = "--xla_force_host_platform_device_count=3"
 if DEVICES not in os.environ.get("XLA_FLAGS", ""):
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DEVICES}".strip()
+    os.environ["XLA_FLAGS"] = f"{DEVICES} {os.environ.get('XLA_FLAGS', '')}".strip()
 
 # How long examples take is a property of the machine and of what else runs on it.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -72,6 +72,7 @@ def pytest_collection():
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(10_000)  # of 700, a twentieth of the run was spent on looking for garbage
         gc.enable()
 
 
