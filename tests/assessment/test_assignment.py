@@ -189,7 +189,7 @@ def peaked(n, size=10_000, seed=2):
 @pytest.mark.parametrize("variance", ["linear", "quadratic"])
 def test_dispersions_of_features_are_found(variance):
     """Where every second feature varies much more than the others; one dispersion for all is between them."""
-    _, known, truth = simulate(60, 2000)
+    _, known, truth = simulate(40, 2000)
     means, s = truth @ known, np.where(np.arange(known.shape[1]) % 2, 4.0, 0.2) * (1 if variance == "linear" else 0.1)
     rng = np.random.default_rng(1)
     size = means / s if variance == "linear" else np.broadcast_to(1 / s, means.shape)
