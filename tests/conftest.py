@@ -30,7 +30,8 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1]
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
-# JAX takes the CPU for three devices, so that fits on several of them need no process of their own.
+# JAX takes the CPU for three devices, so that fits on several of them need no process of their own. XLA reads its flags
+# up to the first word that is none.
 DEVICES = "--xla_force_host_platform_device_count=3"
 if DEVICES not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{DEVICES} {os.environ.get('XLA_FLAGS', '')}".strip()

@@ -92,7 +92,7 @@ def registered(monkeypatch):
     monkeypatch.setitem(NOISES, "many zeros", ManyZeros())
 
 
-@pytest.mark.parametrize("options", [plain_map(), plain_vi()], ids=["map", "vi"])
+@pytest.mark.parametrize("options", [plain_map(extrapolate=True), plain_vi(extrapolate=True)], ids=["map", "vi"])
 def test_it_is_fitted_saved_loaded_drawn_checked_scored_and_printed(options, tmp_path):
     method = "map" if isinstance(options, bayesnmf.MAP) else "vi"
     fit = bayesnmf.fit(COUNTS, rank=K, method=method, seed=0, noise="many zeros", options=options)
