@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,11 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 pytest_plugins = ["seconds"]
+
+# Bytecode is kept, whatever the environment says: without it every process compiles the package, and every worker the
+# tests, anew.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Two processes share the cores: a library that starts a thread for each core would only wait for them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -24,10 +30,11 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1]
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
-# JAX takes the CPU for three devices, so that fits on several of them need no process of their own.
+# JAX takes the CPU for three devices, so that fits on several of them need no process of their own. XLA reads its flags
+# up to the first word that is none.
 DEVICES = "--xla_force_host_platform_device_count=3"
 if DEVICES not in os.environ.get("XLA_FLAGS", ""):
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DEVICES}".strip()
+    os.environ["XLA_FLAGS"] = f"{DEVICES} {os.environ.get('XLA_FLAGS', '')}".strip()
 
 # How long examples take is a property of the machine and of what else runs on it.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -50,6 +57,14 @@ def quick_compilation():
     jax.config.update("jax_disable_most_optimizations", before)
 
 
+@pytest.fixture
+def without_pictures(monkeypatch):
+    """Pictures are most of the work of a page whose text is asked for."""
+    from matplotlib.figure import Figure
+
+    monkeypatch.setattr(Figure, "savefig", lambda _, file, **__: file.write(bytes(24)))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """Collect without looking for garbage, and leave what is collected out of later searches: it stays to the end."""
@@ -58,6 +73,7 @@ def pytest_collection():
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(10_000)  # of 700, a twentieth of the run was spent on looking for garbage
         gc.enable()
 
 

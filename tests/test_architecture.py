@@ -46,6 +46,7 @@ def name_of(path: Path) -> str:
 NAMES = {name_of(path): path for path in FILES}
 
 
+@cache
 def room(name: str) -> str:
     """Return the longest of `ROOMS` that a module stands in; what starts a folder of rooms belongs to the first."""
     inside = [each for each in ROOMS if name == each or name.startswith(f"{each}.")]

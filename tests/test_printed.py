@@ -36,7 +36,7 @@ from bayesnmf.inference.status import FitWarning
 from bayesnmf.priors.specification import MODELS
 
 # Pages whose calls take a few seconds together; the others are run by the long tests.
-BRIEF = re.compile(r"docs/(models/\w+|checkpoints|command_line|several)\.md")
+BRIEF = re.compile(r"docs/(models/(dirichlet_poisson|gamma_poisson)|checkpoints|command_line)\.md")
 RANKS = re.compile(r"ranks=range\((\d+), [^)]*\)")
 
 

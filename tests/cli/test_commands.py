@@ -12,7 +12,6 @@ import anndata
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 from sameness import same as same_result
 from scipy.io import mmwrite
 from scipy.sparse import coo_array
@@ -45,12 +44,6 @@ def here(tmp_path, monkeypatch):
     FRAME.to_csv(tmp_path / "counts.csv")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def without_pictures(monkeypatch):
-    """Pictures are most of the work of a page whose text is asked for."""
-    monkeypatch.setattr(Figure, "savefig", lambda _, file, **__: file.write(bytes(24)))
 
 
 def run(capsys, *words):

@@ -196,6 +196,7 @@ def test_what_draws_do_not_say_is_refused_and_the_rest_works(kind, tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("without_pictures")
 @pytest.mark.parametrize("kind", ["draws", "mean field", "point", "proportions"])
 def test_a_report_of_a_fit_from_elsewhere(kind, tmp_path):
     fit = of_kind(kind)

@@ -48,7 +48,7 @@ STAY += [("gamma_poisson", "nuts", 2), ("dirichlet_gamma", "svi", 2)]
 
 
 @quiet
-@pytest.mark.parametrize(("model", "method", "rows"), mostly_long(STAY, len(STAY) - 1))
+@pytest.mark.parametrize(("model", "method", "rows"), mostly_long(STAY, [0, 3, 4, 7, 8, 11, 12]))
 def test_known_components_stay_in_every_method(model, method, rows):
     fitted = fit(KNOWN[:rows], model, method)
     np.testing.assert_allclose(fitted.components[:rows], KNOWN[:rows], rtol=1e-12)

@@ -18,7 +18,7 @@ OPTIONS = {
     "map": MAP(start="svd"),
     "vi": plain_vi(start="svd", restarts=2),
     "gibbs": Gibbs(start="random", chains=2, draws=10, warmup=10),
-    "smc": SMC(particles=20),
+    "smc": SMC(particles=20, refinement=1),
     "nuts": NUTS(start="random", chains=1, draws=5, warmup=5),
     "svi": SVI(start="random", max_iter=5),
 }

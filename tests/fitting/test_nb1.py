@@ -8,6 +8,7 @@ import pytest
 from plain import PLAIN, even_priors, plain_map, plain_vi
 from scipy.stats import dirichlet_multinomial, nbinom
 from smallfits import quietly
+from suites import crossed
 
 import bayesnmf
 from bayesnmf import VI, Dirichlet, Gamma, Gibbs, NegativeBinomial, Priors
@@ -277,8 +278,7 @@ def test_both_samplers_agree_on_dispersion_and_means(model):
 
 
 @quietly
-@pytest.mark.parametrize("by", [None, "feature"])
-@pytest.mark.parametrize("algorithm", ["allocations", "marginal"])
+@pytest.mark.parametrize(("algorithm", "by"), crossed(["allocations", "marginal"], [None, "feature"]))
 def test_draws_of_one_row_given_its_component_are_those_of_the_exact_posterior(algorithm, by):
     """One loading, by numerical integration; sampling clusters with x / λ in place of W halves the sd here.
 

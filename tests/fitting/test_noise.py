@@ -188,6 +188,7 @@ def test_a_checkpoint_of_another_noise_is_refused(tmp_path):
         bayesnmf.fit(COUNTS, **given)
 
 
+@pytest.mark.usefixtures("without_pictures")
 @quietly
 def test_a_report_says_what_it_cannot_check(tmp_path):
     fit = bayesnmf.fit(COUNTS, rank=K, seed=0, options=VI(intervals="mean_field", threads=1), noise=Quasi(2))

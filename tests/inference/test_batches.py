@@ -228,7 +228,8 @@ def test_a_shape_with_which_factors_have_no_scale_is_refused(shape):
 def test_the_smallest_shape_and_large_ones_have_a_finite_trace():
     counts = np.random.default_rng(0).poisson(3, (12, 5))
     for shape in (1e-3, 1e12):
-        fit = bayesnmf.fit(counts, rank=2, seed=0, batch=bayesnmf.Batch(list("ab") * 6, shape=shape))
+        batch, options = bayesnmf.Batch(list("ab") * 6, shape=shape), bayesnmf.VI(intervals="mean_field")
+        fit = bayesnmf.fit(counts, rank=2, seed=0, batch=batch, options=options)
         assert np.isfinite(fit.trace).all()
         assert np.isfinite(fit.batch_factors().to_numpy()).all()
 

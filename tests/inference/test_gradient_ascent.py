@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from plain import even_priors, plain_vi
 from registry import MODELS_AND_PRIORS, having, nasty_counts, over, plain_counts, with_parameter
-from suites import mostly_long
+from suites import crossed, mostly_long
 from turns import FREE, in_turn
 
 import bayesnmf
@@ -365,8 +365,13 @@ def test_the_gradient_with_noise_is_that_of_finite_differences(model, name, mask
     assert np.abs(found).max() > 10
 
 
-@pytest.mark.parametrize("noise", ["nb1", "nb2", NegativeBinomial(dispersion="row"), NegativeBinomial(dispersion=2.0)])
-@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_gamma", "dirichlet_poisson"])
+@pytest.mark.parametrize(
+    ("noise", "model"),
+    crossed(
+        ["nb1", "nb2", NegativeBinomial(dispersion="row"), NegativeBinomial(dispersion=2.0)],
+        ["gamma_poisson", "dirichlet_gamma", "dirichlet_poisson"],
+    ),
+)
 @pytest.mark.filterwarnings("ignore::bayesnmf.ConvergenceWarning")
 def test_both_paths_with_noise_meet(model, noise):
     if model == "dirichlet_poisson" and noise == "nb2":

@@ -61,7 +61,9 @@ def test_the_log_joint_is_that_of_the_likelihood_and_the_priors(by, observed):
     assert (np.diff(fit.trace) > -1e-9 * np.abs(fit.trace[-1])).all()
 
 
-@pytest.mark.parametrize(("method", "options"), [("map", plain_map()), ("vi", plain_vi())])
+@pytest.mark.parametrize(
+    ("method", "options"), [("map", plain_map(extrapolate=True)), ("vi", plain_vi(extrapolate=True))]
+)
 @pytest.mark.parametrize("by", [None, "feature"])
 def test_shares_of_simulated_counts_are_found(method, options, by):
     """Of 200 rows, in features with means above 2, where zeros show what they are; a share is known to 0.04."""

@@ -22,9 +22,11 @@ from bayesnmf.studies.selection.selecting import BUILT_IN
 
 USER_CODE = Path(__file__).parents[1] / "typing" / "user_code.py"
 COMMANDS = {
-    "mypy": [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--config-file", "pyproject.toml"],
+    # A cache of its own: under other rules, mypy would throw away the one of the package.
+    "mypy": [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--config-file", "pyproject.toml",
+             "--cache-dir", ".pytest_cache/mypy"],
     "basedpyright": ["basedpyright", "--level", "error", "--pythonpath", sys.executable],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from browsing import Reader, in_a_browser, pages_of_print, probe
 from matplotlib.figure import Figure
 from plain import even_priors
 from realdata import find_data, real_counts
+from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import MAP, VI, Gibbs, Settings, plots
@@ -40,7 +41,7 @@ GROUPS = ["<u>one</u>" if i % 2 else "$two$" for i in range(30)]
 DRAWN = bayesnmf.simulate(size=(30, len(NAMES)), rank=3, priors=even_priors(total=400), seed=1)
 
 
-QUICK = VI(start="random", tol=1e-3)
+QUICK = VI(start="random", tol=1e-3, intervals="mean_field")
 
 
 @cache
@@ -49,12 +50,6 @@ def fitted(method="vi", **settings):
     settings = settings or {"vi": {"tol": 1e-5}}.get(method, {})
     return bayesnmf.fit(DRAWN.counts, rank=3, method=method, seed=0, options=kind(start="random", **settings),
                         row_names=ROWS, feature_names=NAMES)  # fmt: skip
-
-
-@pytest.fixture
-def without_pictures(monkeypatch):
-    """Pictures are most of the work of a page whose text is asked for."""
-    monkeypatch.setattr(Figure, "savefig", lambda _, file, **__: file.write(bytes(24)))
 
 
 def write(folder):
@@ -282,7 +277,10 @@ def test_what_cannot_be_a_page_is_refused_and_leaves_no_file(source, path, more,
 
 
 @in_a_browser
-@pytest.mark.parametrize("width", [390, 1280, 2560], ids=["phone", "laptop", "wide screen"])
+@pytest.mark.parametrize(
+    "width",
+    mostly_long([pytest.param(390, id="phone"), pytest.param(2560, id="wide"), pytest.param(1280, id="laptop")], 2),
+)
 def test_a_browser_shows_it_whole(drawn_page, tmp_path, width):
     found, errors = probe(drawn_page.read_text(encoding="utf-8"), tmp_path, width)
     assert found["images"] == [True] * 5
@@ -311,7 +309,7 @@ OPENED = """
 
 
 @in_a_browser
-@pytest.mark.parametrize("width", [390, 1280], ids=["phone", "laptop"])
+@pytest.mark.parametrize("width", mostly_long([pytest.param(1280, id="laptop"), pytest.param(390, id="phone")]))
 def test_pictures_fit_the_page_and_open_in_full_size(drawn_page, tmp_path, width):
     found, errors = probe(drawn_page.read_text(encoding="utf-8"), tmp_path, width, OPENED)
     assert found["more"] == [True] * 5
@@ -442,6 +440,7 @@ def test_many_components_are_no_smear(tmp_path):
     assert pages_of_print(page, tmp_path) <= 10
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_the_page_of_several_matrices_has_a_section_for_each(tmp_path):
     X = np.random.default_rng(0).poisson(4, (8, 10))
     fit = bayesnmf.fit({"words": X[:, :6], "links": X[:, 6:]}, rank=2, seed=0, method="map", noise={"links": "nb1"})

@@ -227,6 +227,7 @@ def test_rows_of_one_matrix_keep_their_priors(tmp_path) -> None:
     assert len(bayesnmf.load(tmp_path / "part.nc").priors.loadings.design) == 9
 
 
+@pytest.mark.usefixtures("without_pictures")
 @quietly
 def test_effects_are_those_of_all_matrices(tmp_path) -> None:
     """Those that chains have drawn; others would be read from the rows and counts of one matrix again."""

@@ -57,6 +57,7 @@ def counts():
     return bayesnmf.simulate(size=(40, 12), rank=2, seed=0).counts
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_a_new_criterion_is_known_everywhere(bic, counts, tmp_path):
     found = bayesnmf.select(counts, ranks=(1, 2, 3), criterion="bic")
     assert found.best == Candidate("gamma_poisson", 2)

@@ -110,7 +110,7 @@ def test_noise_has_no_stable_components(level, sharpness):
     """Components that describe noise share their profile, so that cosines of the components themselves are near 1."""
     rng = np.random.default_rng([level, int(sharpness)])
     noise = rng.poisson(rng.gamma(2.0, 6.0 * level, (40, 1)) * rng.dirichlet(np.full(12, sharpness)))
-    found = bayesnmf.select(noise, ranks=(1, 2, 3, 5), criterion="stability", seed=1, **POINTS)
+    found = bayesnmf.select(noise, ranks=(1, 2, 5), criterion="stability", seed=1, **POINTS)
     assert found.best.rank == 1
     assert not any("smallest that was tried" in caution for caution in found.cautions)
 
