@@ -98,7 +98,7 @@ def test_a_plain_fit_of_small_counts_compiles_few_functions(tmp_path):
     assert not done.stderr
     named = [name.split("_impl")[0] for name in done.stdout.split() if name != "impl"]  # min and max of two numbers
     assert sorted(named) == [
-        "_digamma_and_excess", "_moments", "_move", "_move_line", "_newton", "_regress", "_row_moments", "_settle",
+        "_digamma_and_excess", "_moments", "_move", "_newton", "_regress", "_row_moments", "_settle",
         "_share_out",
     ]  # fmt: skip
 
