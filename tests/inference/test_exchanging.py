@@ -91,7 +91,7 @@ def test_an_exchange_keeps_the_totals_of_rows_and_components():
 def test_a_copy_is_put_where_a_component_is_missing(kind, algorithm, dtype, large, monkeypatch):
     """Two components are the first group, and one has the last two, whatever is started from; a given start stays."""
     counts, factors = blocks(seed=3), poor_factors(tilt=1.0 if large else 1.5)
-    monkeypatch.setattr("bayesnmf.inference.starts.exchanging.SMALL", 0 if large else 4e5)
+    monkeypatch.setattr("bayesnmf.inference.starts.states.LITTLE", 0 if large else 4e5)
     shape = 1.5 if large else 1.0
     priors = Priors(Gamma(shape, 0.1), Dirichlet(shape))
     options = kind(start=Start(*factors), algorithm=algorithm if large else None, dtype=dtype, tol=1e-6, priors=priors)
@@ -186,7 +186,7 @@ def test_trials_that_begin_again_end_where_those_that_go_on_do(kind, monkeypatch
         pass
 
     def ended(small):
-        monkeypatch.setattr("bayesnmf.inference.starts.exchanging.SMALL", small)
+        monkeypatch.setattr("bayesnmf.inference.starts.states.LITTLE", small)
         rng = np.random.default_rng(0)
         climb = climber(problem, start_state(problem, Start(*poor_factors(tilt=1.5)), RANK, rng))
         begun = climb(schedule, show)
@@ -199,7 +199,7 @@ def test_trials_that_begin_again_end_where_those_that_go_on_do(kind, monkeypatch
 
 def test_nothing_is_tried_on_large_counts_where_every_component_carries_something(monkeypatch):
     """Each of the three components is a group of its own."""
-    monkeypatch.setattr("bayesnmf.inference.starts.exchanging.SMALL", 0)
+    monkeypatch.setattr("bayesnmf.inference.starts.states.LITTLE", 0)
     problem = flat_problem(blocks())
     factors = poor_factors()
     start = Start(factors[0][:, 1:], factors[1][1:])

@@ -35,8 +35,9 @@ def compile_kept(lowered: Any) -> Any:
     folder = _folder()
     if folder is None:
         return lowered.compile()
-    path = folder / f"{_digest(lowered)}.xla"
-    found = _read(path)
+    (device,) = jax.device_put(0.0).devices()  # the one that programs run on here, of several that a user may have
+    path = folder / f"{_digest(lowered, device)}.xla"
+    found = _read(path, device)
     if found is None:
         found = lowered.compile()
         _write(path, found)
@@ -51,17 +52,17 @@ def _folder() -> Path | None:
     return trusted_folder("programs")
 
 
-def _digest(lowered: Any) -> str:
-    """Return a digest of a program, of the names of arguments and results, of versions, of settings and of the CPU."""
+def _digest(lowered: Any, device: jax.Device) -> str:
+    """Return a digest of a program, of the names of arguments and results, of versions, settings, device and CPU."""
     parts = (
         lowered.as_text(), lowered.in_tree, lowered.out_tree, jax.__version__, jaxlib.__version__, numpyro.__version__,
-        sorted(jax.config.values.items()), os.environ.get("XLA_FLAGS"), jax.devices(), get_host_cpu_name(),
+        sorted(jax.config.values.items()), os.environ.get("XLA_FLAGS"), device, get_host_cpu_name(),
         get_host_cpu_features().flatten(),
     )  # fmt: skip
     return hashlib.blake2b("\n".join(map(str, parts)).encode(), digest_size=16).hexdigest()
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path, device: jax.Device) -> Any:
     """Return the program of a file, or None if there is none, or another than was written."""
     try:
         content = path.read_bytes()
@@ -70,7 +71,7 @@ def _read(path: Path) -> Any:
     if crc32(content[4:]).to_bytes(4, "big") != content[:4]:
         return None
     try:
-        found = deserialize_and_load(*pickle.loads(content[4:]))
+        found = deserialize_and_load(*pickle.loads(content[4:]), execution_devices=[device])
     except (AttributeError, ImportError, ValueError, RuntimeError):  # of another build of a library
         return None
     with suppress(OSError):
@@ -82,8 +83,8 @@ def _write(path: Path, program: Any) -> None:
     """Write a program to a file, and remove the oldest of too many files."""
     try:
         content = pickle.dumps(serialize(program))
-    except (AttributeError, TypeError, pickle.PicklingError):  # arguments of a class that another process cannot find
-        return
+    except (AttributeError, TypeError, ValueError, NotImplementedError, pickle.PicklingError):
+        return  # a program that XLA or pickle cannot write, such as one with classes that another process cannot find
     with suppress(OSError):  # such as a full disk: the program is in memory
         write_bytes(path, crc32(content).to_bytes(4, "big") + content)
         files = sorted(path.parent.glob("*.xla"), key=lambda each: each.stat().st_mtime)
