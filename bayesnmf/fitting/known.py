@@ -57,7 +57,7 @@ class Beforehand(NamedTuple):
     drift: float | Literal["learned"] | None = None
 
 
-NOTHING = Beforehand()
+NOTHING: Beforehand = Beforehand()
 
 
 def with_known_components(

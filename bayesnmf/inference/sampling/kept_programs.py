@@ -71,7 +71,8 @@ def _read(path: Path, device: jax.Device) -> Any:
     if crc32(content[4:]).to_bytes(4, "big") != content[:4]:
         return None
     try:
-        found = deserialize_and_load(*pickle.loads(content[4:]), execution_devices=[device])
+        program, given, returned = pickle.loads(content[4:])
+        found = deserialize_and_load(program, given, returned, execution_devices=[device])
     except (AttributeError, ImportError, ValueError, RuntimeError):  # of another build of a library
         return None
     with suppress(OSError):
