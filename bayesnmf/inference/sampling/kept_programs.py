@@ -2,8 +2,9 @@
 
 Programs lie in a folder beside the code of the kernels, if that may be trusted (`bayesnmf.kernels.cpu.compiling`): what
 is read from there runs. Each is found by a digest of its text and of all that XLA's answer depends on besides. None are
-kept on other devices than the CPU, where the user has given JAX a cache of his own (`jax_compilation_cache_dir`: what
-was read from there lacks parts if it is written again), and with the environment variable BAYESNMF_KEEP_PROGRAMS=0.
+kept on other devices than the CPU, where the user has given JAX another default device, or a cache of his own
+(`jax_compilation_cache_dir`: what was read from there lacks parts if it is written again), and with the environment
+variable BAYESNMF_KEEP_PROGRAMS=0.
 JAX's settings stay as they are.
 """
 
@@ -45,7 +46,8 @@ def compile_kept(lowered: Any) -> Any:
 
 def _folder() -> Path | None:
     """Return the folder of programs, or None where none are kept."""
-    off = os.environ.get(VARIABLE) == "0" or jax.config.jax_compilation_cache_dir is not None
+    own = jax.config.jax_compilation_cache_dir is not None or jax.config.jax_default_device is not None
+    off = os.environ.get(VARIABLE) == "0" or own
     if off or jax.default_backend() != "cpu":
         return None
     return trusted_folder("programs")
@@ -70,7 +72,8 @@ def _read(path: Path) -> Any:
     if crc32(content[4:]).to_bytes(4, "big") != content[:4]:
         return None
     try:
-        found = deserialize_and_load(*pickle.loads(content[4:]))
+        # On the first device: a program for all of them refuses arrays where `numpyro.set_host_device_count` made many.
+        found = deserialize_and_load(*pickle.loads(content[4:]), execution_devices=jax.devices()[:1])
     except (AttributeError, ImportError, ValueError, RuntimeError):  # of another build of a library
         return None
     with suppress(OSError):
@@ -82,8 +85,8 @@ def _write(path: Path, program: Any) -> None:
     """Write a program to a file, and remove the oldest of too many files."""
     try:
         content = pickle.dumps(serialize(program))
-    except (AttributeError, TypeError, pickle.PicklingError):  # arguments of a class that another process cannot find
-        return
+    except (AttributeError, TypeError, ValueError, RuntimeError, pickle.PicklingError):
+        return  # arguments of a class that another process cannot find, or a program that JAX cannot serialise
     with suppress(OSError):  # such as a full disk: the program is in memory
         write_bytes(path, crc32(content).to_bytes(4, "big") + content)
         files = sorted(path.parent.glob("*.xla"), key=lambda each: each.stat().st_mtime)
