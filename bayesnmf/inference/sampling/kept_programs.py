@@ -72,8 +72,9 @@ def _read(path: Path) -> Any:
     if crc32(content[4:]).to_bytes(4, "big") != content[:4]:
         return None
     try:
+        program, given, returned = pickle.loads(content[4:])
         # On the first device: a program for all of them refuses arrays where `numpyro.set_host_device_count` made many.
-        found = deserialize_and_load(*pickle.loads(content[4:]), execution_devices=jax.devices()[:1])
+        found = deserialize_and_load(program, given, returned, execution_devices=jax.devices()[:1])
     except (AttributeError, ImportError, ValueError, RuntimeError):  # of another build of a library
         return None
     with suppress(OSError):
