@@ -41,10 +41,12 @@ def coordinates(fit: FitRecord) -> pd.DataFrame:
     own = rows_to_compare_with(fit, "coordinates")
     model, counted = to_topic_model(own), own.counts.row_totals > 0
     base, profiles = model.proportions[counted], np.asarray(model.components, np.float64)
-    axes = _axes(base, profiles, float(np.median(own.counts.row_totals[counted]))) if len(base) else profiles[:, :0]
-    found = to_topic_model(fit).proportions @ axes - base.mean(axis=0) @ axes
+    found = np.full((len(fit.row_names), len(profiles) - 1), np.nan)
+    if len(base):
+        axes = _axes(base, profiles, float(np.median(own.counts.row_totals[counted])))
+        found = to_topic_model(fit).proportions @ axes - base.mean(axis=0) @ axes
     found[fit.counts.row_totals == 0] = np.nan
-    index, columns = pd.Index(fit.row_names, name="row"), pd.RangeIndex(axes.shape[1], name="axis")
+    index, columns = pd.Index(fit.row_names, name="row"), pd.RangeIndex(found.shape[1], name="axis")
     return pd.DataFrame(found, index, columns)
 
 

@@ -98,6 +98,26 @@ def test_a_folder_that_cannot_be_written_to_costs_a_compilation_and_no_more(comp
     assert len(compilations) == 2
 
 
+def test_a_program_is_read_for_one_of_several_devices(compilations):
+    """As many as the tests have: what is read for all of them refuses arrays on the first."""
+    assert jax.device_count() > 1
+    assert [result(compile_kept(program())) for _ in range(2)] == [5.0, 5.0]
+    assert len(compilations) == 1
+    with jax.default_device(jax.devices()[1]):
+        assert [result(compile_kept(program())) for _ in range(2)] == [5.0, 5.0]
+    assert len(compilations) == 3
+
+
+@pytest.mark.parametrize("error", [ValueError, NotImplementedError, RuntimeError])
+def test_a_program_that_jax_cannot_serialise_is_run(compilations, tmp_path, monkeypatch, error):
+    def refuse(program):
+        raise error("no serialisation")
+
+    monkeypatch.setattr(kept_programs, "serialize", refuse)
+    assert [result(compile_kept(program())) for _ in range(2)] == [5.0, 5.0]
+    assert not list(tmp_path.glob("*.xla"))
+
+
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::bayesnmf.ConvergenceWarning")
 def test_a_second_fit_reads_what_the_first_compiled(compilations):

@@ -81,3 +81,9 @@ def test_they_know_the_profile_and_not_the_size_of_a_row(scale):
 def test_every_fit_has_coordinates(model, method):
     fit = smallfits.fit(model, method)
     assert np.isfinite(fit.coordinates().to_numpy()).all()
+
+
+def test_rows_of_counts_that_are_all_zero_have_none():
+    found = bayesnmf.fit(np.zeros((4, 5), int), rank=3, seed=0).coordinates()
+    assert found.shape == (4, 2)
+    assert found.isna().all(axis=None)

@@ -1,6 +1,7 @@
 """Ranks by entries that are held out as missing."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import poisson
 from smallfits import quietly
@@ -11,7 +12,7 @@ from bayesnmf import VI
 from bayesnmf.data.mask import GroupMask, Mask
 from bayesnmf.fitting import noisy
 from bayesnmf.studies.selection import masked
-from bayesnmf.studies.selection.criterion import SelectionPlan
+from bayesnmf.studies.selection.criterion import SelectionPlan, frugal_of
 from bayesnmf.studies.selection.masked import FOLDS, make_masks, score_masked, tiles
 
 QUICK = VI(tol=1e-5, threads=1)
@@ -166,6 +167,15 @@ def test_candidates_far_behind_are_stopped_and_told(monkeypatch):
     assert "2 of 2" in repr(found)
     assert "stopped" not in repr(whole)
     assert bayesnmf.plots.selection(found).get_title().startswith("by vi, 5 masks")
+
+
+def test_a_candidate_that_was_stopped_is_not_within_one_standard_error():
+    """Even if the best in all masks was behind it in the first two."""
+    table = pd.DataFrame(
+        {"mean": [0.5, 0.1, 0.4], "difference": [0.1, -0.3, 0.0], "difference_se": [0.1, 0.1, 0.0], "fits": [2, 5, 5]},
+        index=pd.MultiIndex.from_product([["gamma_poisson"], [2, 3, 5]], names=["model", "rank"]),
+    )
+    assert frugal_of(table, "mean", "difference", "difference_se").rank == 5
 
 
 @quietly

@@ -133,8 +133,10 @@ class SelectionRecord:
 
 
 def frugal_of(table: pd.DataFrame, mean: str, difference: str, se: str) -> Candidate:
-    """Return the smallest rank that falls short of the best by at most one standard error."""
+    """Return the smallest rank that falls short of the best by at most one standard error, of those with all fits."""
     flat = table.reset_index()
+    if "fits" in flat:
+        flat = flat[flat["fits"] == flat["fits"].max()]
     good = flat[-flat[difference] <= np.nan_to_num(flat[se])]
     first: Any = good.sort_values(["rank", mean], ascending=[True, False]).iloc[0]
     return Candidate(str(first["model"]), int(first["rank"]))
