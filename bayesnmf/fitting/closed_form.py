@@ -152,9 +152,10 @@ def run_from_start(
     def show(iteration: int, value: float, *_: Any) -> None:
         job.report(label, iteration, options.max_iter, value)
 
+    prepared = descent_for(problem.counts, job.rank).iterations
+
     def prepare(iteration: int, *_: Any) -> None:  # whose objective is another one
-        iterations = descent_for(problem.counts, job.rank).iterations
-        job.report(f"{label}, preparation", iteration, iterations, np.nan)
+        job.report(f"{label}, preparation", iteration, prepared, np.nan)
 
     def climber(problem: Problem, state: State) -> Climb:
         return Climb(_ascent_of_options(job, problem, devices, rng), problem, state)

@@ -4,8 +4,7 @@ Programs lie in a folder beside the code of the kernels, if that may be trusted 
 is read from there runs. Each is found by a digest of its text and of all that XLA's answer depends on besides. None are
 kept on other devices than the CPU, where the user has given JAX another default device, or a cache of his own
 (`jax_compilation_cache_dir`: what was read from there lacks parts if it is written again), and with the environment
-variable BAYESNMF_KEEP_PROGRAMS=0.
-JAX's settings stay as they are.
+variable BAYESNMF_KEEP_PROGRAMS=0. JAX's settings stay as they are.
 """
 
 from __future__ import annotations
