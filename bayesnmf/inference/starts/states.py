@@ -66,8 +66,8 @@ class Descent(NamedTuple):
     extrapolated: bool
 
 
-# The quick one takes 0.4 of the time, and fits from there end 0.0007 ± 0.0006 of the bound lower, with the same held-out
-# scores (benchmarks/README.md). Where counts are few, it fits them too closely; there is time for the slow one.
+# The quick one takes 0.4 of the time, and fits from there end 0.0007 ± 0.0006 of the bound lower, with held-out
+# scores level (benchmarks/README.md). Where counts are few, it fits them too closely; there is time for the slow one.
 SLOW, QUICK = Descent(50, 3, False), Descent(30, 1, True)
 
 
